@@ -1,0 +1,1 @@
+"""Headway: LLM inference as one system."""

@@ -1,0 +1,1 @@
+"""Model shapes and what follows from them: parameters, cache bytes, FLOPs."""

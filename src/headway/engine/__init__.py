@@ -1,0 +1,1 @@
+"""The real bodies. Importing this package, or `messages`, does not import torch."""
