@@ -2,59 +2,38 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
-from typing import Literal
 
-AttentionKind = Literal["full", "window"]
+from headway.arithmetic.layers import (
+    Activation,
+    Attention,
+    AttentionKind,
+    Experts,
+    FeedForward,
+    Latent,
+    Layer,
+    Rope,
+    ShapeError,
+    Sparse,
+    State,
+)
+from headway.arithmetic.matrices import layer_matrices, vector_params
 
-
-class ShapeError(ValueError):
-    """A model description that lacks a key, contradicts itself, or names something that is not supported."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rope:
-    """Rotary position embedding. `scaling` follows the names of Hugging Face's `rope_parameters`."""
-
-    theta: float
-    scaling: Literal["default", "linear", "llama3"] = "default"
-    factor: float = 1.0
-    low_freq_factor: float = 1.0
-    high_freq_factor: float = 4.0
-    original_max_context: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Attention:
-    kind: AttentionKind
-    num_heads: int
-    num_kv_heads: int
-    head_dim: int
-    rope: Rope
-    window: int = 0
-    """Tokens that a position sees, itself included; 0 where the kind has no window."""
-    qkv_bias: bool = False
-    output_bias: bool = False
-    qk_norm: bool = False
-
-    @property
-    def kv_values_per_token(self) -> int:
-        return 2 * self.num_kv_heads * self.head_dim
-
-
-@dataclass(frozen=True, slots=True)
-class FeedForward:
-    """Dense and gated: down(act(gate(x)) * up(x))."""
-
-    inner: int
-    activation: Literal["silu", "gelu_tanh"] = "silu"
-    bias: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Layer:
-    attention: Attention
-    feed_forward: FeedForward
+__all__ = [
+    "Activation",
+    "Attention",
+    "AttentionKind",
+    "Experts",
+    "FeedForward",
+    "Latent",
+    "Layer",
+    "ModelShape",
+    "Rope",
+    "ShapeError",
+    "Sparse",
+    "State",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +50,12 @@ class ModelShape:
     def num_params(self) -> int:
         """Every weight once: embedding, layers with their norms, final norm, and the head unless it is tied."""
         embedding = self.vocab * self.hidden * (1 if self.tied_embeddings else 2)
-        return embedding + self.hidden + sum(_layer_params(layer, self.hidden) for layer in self.layers)
+        return embedding + self.hidden + sum(n * _layer_params(layer, self.hidden) for layer, n in self.layer_counts)
+
+    @property
+    def layer_counts(self) -> tuple[tuple[Layer, int], ...]:
+        """Distinct layers, in order of first appearance, and how many there are of each."""
+        return tuple(Counter(self.layers).items())
 
     @property
     def kv_values_per_token(self) -> int:
@@ -79,9 +63,4 @@ class ModelShape:
 
 
 def _layer_params(layer: Layer, hidden: int) -> int:
-    a, f = layer.attention, layer.feed_forward
-    q, kv = a.num_heads * a.head_dim, a.num_kv_heads * a.head_dim
-    attention = hidden * (q + 2 * kv) + q * hidden
-    attention += (q + 2 * kv) * a.qkv_bias + hidden * a.output_bias + 2 * a.head_dim * a.qk_norm
-    feed_forward = 3 * hidden * f.inner + (2 * f.inner + hidden) * f.bias
-    return attention + feed_forward + 2 * hidden
+    return sum(matrix.params for matrix in layer_matrices(layer, hidden)) + vector_params(layer, hidden)

@@ -1,0 +1,191 @@
+"""The attention of each layer from a `config.json`."""
+
+from __future__ import annotations
+
+from headway.arithmetic.hf_keys import Config, count, number, positive, section
+from headway.arithmetic.hf_layer_types import CHUNKED, COMPRESSED_SPARSE, LINEAR, WINDOW
+from headway.arithmetic.layers import Attention, AttentionKind, Latent, Rope, ShapeError, Sparse, State
+
+_LATENT = ("deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2", "kimi_linear", "glm_moe_dsa")
+_QK_NORM = (
+    "qwen3",
+    "qwen3_moe",
+    "qwen3_next",
+    "qwen3_5_text",
+    "qwen3_5_moe_text",
+    "gemma3_text",
+    "gemma4_text",
+)
+_QKV_BIAS_ONLY = ("qwen2", "glm4_moe")
+_SCALINGS = ("default", "linear", "llama3", "yarn", "proportional")
+
+
+def attention(config: Config, family: str, layer_type: str, index: int) -> Attention:
+    """Raises ShapeError naming the key."""
+    rope = _rope(config, layer_type)
+    if family == "nemotron_h" and layer_type == "mamba":
+        return _linear(_mamba(config), rope)
+    if layer_type == LINEAR:
+        return _linear(_state(config, family), rope)
+    if family in _LATENT:
+        return _latent(config, family, index, rope)
+    if family == "deepseek_v4":
+        return _compressed(config, layer_type, index, rope)
+    return _grouped(config, family, layer_type, index, rope)
+
+
+def absent(config: Config) -> Attention:
+    return Attention("none", 0, 0, 0, _rope(config, ""))
+
+
+def _grouped(config: Config, family: str, layer_type: str, index: int, rope: Rope) -> Attention:
+    """MHA, GQA and MQA, over all tokens, a window or a chunk."""
+    global_layer = family == "gemma4_text" and layer_type != WINDOW
+    heads = positive(config, "num_attention_heads")
+    kv_heads = count(config, "num_key_value_heads") or heads
+    head_dim = count(config, "head_dim") or positive(config, "hidden_size") // heads
+    if global_layer:
+        kv_heads = count(config, "num_global_key_value_heads") or kv_heads
+        head_dim = count(config, "global_head_dim") or head_dim
+    if heads % kv_heads:
+        raise ShapeError(f"num_attention_heads {heads} is not a multiple of num_key_value_heads {kv_heads}")
+    kind, window = _reach(config, layer_type)
+    bias = bool(config.get("attention_bias", False))
+    wide = config.get("qk_norm_type") == "per_layer"
+    return Attention(
+        kind=kind,
+        num_heads=heads,
+        num_kv_heads=kv_heads,
+        head_dim=head_dim,
+        rope=rope,
+        window=window,
+        qkv_bias=bias or family == "qwen2",
+        output_bias=bias and family not in _QKV_BIAS_ONLY,
+        qk_norm=family in _QK_NORM or (family != "llama4_text" and bool(config.get("use_qk_norm"))),
+        wide_qk_norm=wide,
+        shared_kv=global_layer and bool(config.get("attention_k_eq_v")),
+        output_gate=bool(config.get("attn_output_gate", family == "qwen3_next")),
+        sinks=family == "gpt_oss",
+        sparse=_block_sparse(config, index),
+    )
+
+
+def _latent(config: Config, family: str, index: int, rope: Rope) -> Attention:
+    heads = positive(config, "num_attention_heads")
+    rope_dim, nope_dim = positive(config, "qk_rope_head_dim"), positive(config, "qk_nope_head_dim")
+    bias = bool(config.get("attention_bias", False))
+    return Attention(
+        kind="latent",
+        num_heads=heads,
+        num_kv_heads=1,
+        head_dim=rope_dim + nope_dim,
+        rope=rope,
+        output_bias=bias,
+        output_gate=family == "kimi_linear" and bool(config.get("mla_use_output_gate")),
+        query_rank=count(config, "q_lora_rank"),
+        latent=Latent(positive(config, "kv_lora_rank"), rope_dim, nope_dim, positive(config, "v_head_dim")),
+        sparse=_indexed(config, index) if family in ("deepseek_v32", "glm_moe_dsa") else None,
+    )
+
+
+def _compressed(config: Config, layer_type: str, index: int, rope: Rope) -> Attention:
+    heads, groups = positive(config, "num_attention_heads"), positive(config, "o_groups")
+    if heads % groups:
+        raise ShapeError(f"num_attention_heads {heads} is not a multiple of o_groups {groups}")
+    compress = {WINDOW: 0, COMPRESSED_SPARSE: 4}.get(layer_type, 128)
+    return Attention(
+        kind="compressed" if compress else "window",
+        num_heads=heads,
+        num_kv_heads=1,
+        head_dim=positive(config, "head_dim"),
+        rope=rope,
+        window=positive(config, "sliding_window"),
+        shared_kv=True,
+        sinks=True,
+        query_rank=positive(config, "q_lora_rank"),
+        output_rank=positive(config, "o_lora_rank"),
+        output_groups=groups,
+        compress=compress,
+        sparse=_indexed(config, index) if layer_type == COMPRESSED_SPARSE else None,
+    )
+
+
+def _reach(config: Config, layer_type: str) -> tuple[AttentionKind, int]:
+    if layer_type == WINDOW and config.get("sliding_window"):
+        return "window", positive(config, "sliding_window")
+    if layer_type == CHUNKED:
+        return "chunked", positive(config, "attention_chunk_size")
+    return "full", 0
+
+
+def _indexed(config: Config, index: int) -> Sparse:
+    types = config.get("indexer_types")
+    shared = isinstance(types, list) and index < len(types) and types[index] == "shared"
+    heads = 0 if shared else positive(config, "index_n_heads")
+    return Sparse(positive(config, "index_topk"), heads, 0 if shared else positive(config, "index_head_dim"))
+
+
+def _block_sparse(config: Config, index: int) -> Sparse | None:
+    """MiniMax-M3: a few blocks of the cache are read, chosen by scores of small index keys."""
+    sparse = section(config, "sparse_attention_config")
+    layers = sparse.get("sparse_attention_freq") or []
+    if not sparse.get("use_sparse_attention") or (index < len(layers) and not layers[index]):
+        return None
+    topk = positive(sparse, "sparse_topk_blocks") * positive(sparse, "sparse_block_size")
+    return Sparse(topk, positive(sparse, "sparse_num_index_heads"), positive(sparse, "sparse_index_dim"))
+
+
+def _linear(state: State, rope: Rope) -> Attention:
+    return Attention("linear", state.value_heads, state.key_heads, state.key_dim, rope, state=state)
+
+
+def _state(config: Config, family: str) -> State:
+    if family == "kimi_linear":
+        linear = section(config, "linear_attn_config")
+        heads, dim = positive(linear, "num_heads"), positive(linear, "head_dim")
+        conv = positive(linear, "short_conv_kernel_size")
+        rank = 0 if linear.get("use_full_rank_gate") else dim
+        return State(heads, heads, dim, dim, conv, gates=1, decay_rank=dim, gate_rank=rank, delta=True)
+    if family.startswith("minimax"):
+        heads, dim = positive(config, "num_attention_heads"), positive(config, "head_dim")
+        return State(heads, heads, dim, dim)
+    return State(
+        key_heads=positive(config, "linear_num_key_heads"),
+        value_heads=positive(config, "linear_num_value_heads"),
+        key_dim=positive(config, "linear_key_head_dim"),
+        value_dim=positive(config, "linear_value_head_dim"),
+        conv=positive(config, "linear_conv_kernel_dim"),
+        gates=2,
+        delta=True,
+    )
+
+
+def _mamba(config: Config) -> State:
+    return State(
+        key_heads=positive(config, "n_groups"),
+        value_heads=positive(config, "mamba_num_heads"),
+        key_dim=positive(config, "ssm_state_size"),
+        value_dim=positive(config, "mamba_head_dim"),
+        conv=positive(config, "conv_kernel"),
+        gates=1,
+    )
+
+
+def _rope(config: Config, layer_type: str) -> Rope:
+    """Reads `rope_parameters` (transformers 5) or `rope_theta` and `rope_scaling` (before)."""
+    parameters = section(config, "rope_parameters") or section(config, "rope_scaling")
+    if layer_type in parameters:
+        parameters = section(parameters, layer_type)
+    kind = parameters.get("rope_type", parameters.get("type", "default"))
+    if kind not in _SCALINGS:
+        raise ShapeError(f"rope type {kind!r} is not supported; supported: {', '.join(_SCALINGS)}")
+    theta = number(parameters, "rope_theta", number(config, "rope_theta", 10000.0))
+    return Rope(
+        theta=theta,
+        scaling=kind,
+        factor=number(parameters, "factor", 1.0),
+        low_freq_factor=number(parameters, "low_freq_factor", 1.0),
+        high_freq_factor=number(parameters, "high_freq_factor", 4.0),
+        original_max_context=int(number(parameters, "original_max_position_embeddings", 0)),
+        partial=number(parameters, "partial_rotary_factor", number(config, "partial_rotary_factor", 1.0)),
+    )

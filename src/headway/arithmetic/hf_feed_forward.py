@@ -1,0 +1,120 @@
+"""The feed-forward of each layer from a `config.json`: dense, or routed experts beside what every token passes."""
+
+from __future__ import annotations
+
+from headway.arithmetic.hf_keys import Config, count, positive
+from headway.arithmetic.layers import Activation, Experts, FeedForward, ShapeError
+
+_ACTIVATIONS: dict[str, Activation] = {
+    "silu": "silu",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "relu2": "relu2",
+    "swigluoai": "swiglu_oai",
+    "situ": "situ",
+}
+_TOTAL = ("num_experts", "n_routed_experts", "num_local_experts")
+_ACTIVE = ("num_experts_per_tok", "num_experts_per_token", "top_k_experts")
+_ROUTED = (
+    "mixtral",
+    "qwen3_moe",
+    "qwen3_next",
+    "qwen3_5_moe_text",
+    "minimax_m1",
+    "minimax_text_01",
+    "minimax_m2",
+    "minimax_m3",
+    "glm4_moe",
+    "glm_moe_dsa",
+    "gpt_oss",
+    "gemma4_text",
+    "llama4_text",
+    "deepseek_v2",
+    "deepseek_v3",
+    "deepseek_v32",
+    "deepseek_v4",
+    "kimi_k2",
+    "kimi_linear",
+)
+
+
+def feed_forward(config: Config, family: str, index: int) -> FeedForward:
+    """Raises ShapeError naming the key."""
+    activation = _activation(config, family)
+    bias = bool(config.get("mlp_bias", False))
+    if family not in _ROUTED or _dense(config, family, index):
+        return FeedForward(_dense_width(config, family), activation, bias)
+    experts = _experts(config, family)
+    return FeedForward(_shared_width(config, family, experts), activation, bias, experts=experts)
+
+
+def block_feed_forward(config: Config, block: str) -> FeedForward:
+    """Of a `nemotron_h` block, which has a mixer or a feed-forward but not both."""
+    activation = _activation(config, "nemotron_h")
+    bias = bool(config.get("mlp_bias", False))
+    if block == "mlp":
+        return FeedForward(positive(config, "intermediate_size"), activation, bias, gated=False)
+    if block != "moe":
+        return FeedForward(0, activation)
+    experts = _experts(config, "nemotron_h")
+    return FeedForward(_shared_width(config, "nemotron_h", experts), activation, bias, False, experts)
+
+
+def _activation(config: Config, family: str) -> Activation:
+    if family == "gpt_oss":
+        return "swiglu_oai"
+    for key in ("hidden_activation", "hidden_act", "mlp_hidden_act"):
+        if config.get(key) is not None:
+            name = config[key]
+            if name not in _ACTIVATIONS:
+                raise ShapeError(f"{key} {name!r} is not supported; supported: {', '.join(_ACTIVATIONS)}")
+            return _ACTIVATIONS[name]
+    return "silu"
+
+
+def _dense(config: Config, family: str, index: int) -> bool:
+    if index < count(config, "first_k_dense_replace"):
+        return True
+    if family == "llama4_text":
+        return (index + 1) % (count(config, "interleave_moe_layer_step") or 1) != 0
+    if family.startswith("qwen"):
+        only_dense = index in (config.get("mlp_only_layers") or [])
+        return only_dense or (index + 1) % (count(config, "decoder_sparse_step") or 1) != 0
+    every = config.get("moe_layer_freq", 1)
+    if isinstance(every, list):
+        return index < len(every) and not every[index]
+    return index % (count(config, "moe_layer_freq") or 1) != 0
+
+
+def _dense_width(config: Config, family: str) -> int:
+    if family == "llama4_text":
+        return positive(config, "intermediate_size_mlp")
+    return (
+        positive(config, "dense_intermediate_size", "intermediate_size")
+        if family == "minimax_m3"
+        else positive(config, "intermediate_size")
+    )
+
+
+def _experts(config: Config, family: str) -> Experts:
+    total, active = positive(config, *_TOTAL), positive(config, *_ACTIVE)
+    if active > total:
+        raise ShapeError(f"{active} experts for each token are more than the {total} that there are")
+    return Experts(
+        total=total,
+        active=active,
+        inner=positive(config, "moe_intermediate_size", "intermediate_size"),
+        bias=family == "gpt_oss",
+        router_bias=family not in ("mixtral", "llama4_text", "gemma4_text") and not family.startswith("qwen"),
+        latent=count(config, "routed_expert_hidden_size", "moe_latent_size"),
+        shared_gate=bool(config.get("shared_expert_intermediate_size")),
+    )
+
+
+def _shared_width(config: Config, family: str, experts: Experts) -> int:
+    if family in ("llama4_text", "gemma4_text"):
+        return positive(config, "intermediate_size")
+    named = count(config, "shared_expert_intermediate_size", "moe_shared_expert_intermediate_size")
+    if named:
+        return named
+    shared = count(config, "n_shared_experts", "num_shared_experts")
+    return shared * (count(config, "shared_intermediate_size") or experts.inner)

@@ -1,0 +1,92 @@
+"""Which kind of attention each layer has: said by `layer_types`, or by the older keys of each family."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headway.arithmetic.hf_keys import Config, count, positive, section
+from headway.arithmetic.layers import ShapeError
+
+FULL, WINDOW, CHUNKED, LINEAR = "full_attention", "sliding_attention", "chunked_attention", "linear_attention"
+COMPRESSED_SPARSE, COMPRESSED = "compressed_sparse_attention", "heavily_compressed_attention"
+KNOWN = (FULL, WINDOW, CHUNKED, LINEAR, COMPRESSED_SPARSE, COMPRESSED)
+MAX_LAYERS = 10_000
+_COMPRESS_RATIOS = {0: WINDOW, 4: COMPRESSED_SPARSE, 128: COMPRESSED}
+_BLOCKS = {"M": "mamba", "E": "moe", "*": "attention", "-": "mlp"}
+
+
+def layer_types(config: Config, family: str) -> list[str]:
+    """One entry a layer; for `nemotron_h` the block: mamba, moe, attention or mlp."""
+    if family == "nemotron_h":
+        return _blocks(config)
+    total = num_layers(config)
+    given = config.get("layer_types")
+    types = _list("layer_types", given, total) if given is not None else _derived(config, family, total)
+    unknown = sorted({str(t) for t in types} - set(KNOWN))
+    if unknown:
+        raise ShapeError(f"layer_types {unknown[0]!r} is not supported; supported: {', '.join(KNOWN)}")
+    return types
+
+
+def num_layers(config: Config) -> int:
+    total = positive(config, "num_hidden_layers")
+    if total > MAX_LAYERS:
+        raise ShapeError(f"num_hidden_layers must be at most {MAX_LAYERS}, not {total}")
+    return total
+
+
+def _derived(config: Config, family: str, total: int) -> list[str]:
+    every = range(total)
+    if family in ("gemma2", "gpt_oss"):
+        return [WINDOW if i % 2 == 0 else FULL for i in every]
+    if family == "gemma3_text":
+        pattern = count(config, "sliding_window_pattern") or 6
+        return [WINDOW if (i + 1) % pattern else FULL for i in every]
+    if family == "llama4_text":
+        return [CHUNKED if (i + 1) % 4 else FULL for i in every]
+    if family in ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"):
+        interval = count(config, "full_attention_interval") or 4
+        return [LINEAR if (i + 1) % interval else FULL for i in every]
+    if family == "kimi_linear":
+        full = section(config, "linear_attn_config").get("full_attn_layers") or []
+        return [FULL if i + 1 in full else LINEAR for i in every]
+    if family in ("minimax_m1", "minimax_text_01"):
+        return [FULL if kind == 1 else LINEAR for kind in _list("attn_type_list", config.get("attn_type_list"), total)]
+    if family == "deepseek_v4":
+        return [_compressed(r) for r in _list("compress_ratios", config.get("compress_ratios"), total)]
+    return [_windowed(config, family, i) for i in every]
+
+
+def _windowed(config: Config, family: str, index: int) -> str:
+    if family.startswith("qwen"):
+        windowed = bool(config.get("use_sliding_window")) and index >= (config.get("max_window_layers") or 0)
+    else:
+        windowed = family in ("mistral", "mixtral")
+    return WINDOW if windowed and config.get("sliding_window") else FULL
+
+
+def _compressed(ratio: object) -> str:
+    if ratio not in _COMPRESS_RATIOS:
+        raise ShapeError(f"compress_ratios must hold 0, 4 or 128, not {ratio!r}")
+    return _COMPRESS_RATIOS[ratio]  # type: ignore[index]
+
+
+def _blocks(config: Config) -> list[str]:
+    named = config.get("layers_block_type")
+    if named is None:
+        pattern = config.get("hybrid_override_pattern")
+        if not isinstance(pattern, str) or not pattern:
+            raise ShapeError(f"hybrid_override_pattern must be a string of M, E, * and -, not {pattern!r}")
+        named = [_BLOCKS.get(letter, letter) for letter in pattern]
+    blocks = _list("layers_block_type", named, min(len(named), MAX_LAYERS))
+    unknown = sorted({str(b) for b in blocks} - set(_BLOCKS.values()))
+    if unknown or not blocks:
+        raise ShapeError(f"hybrid_override_pattern: block {unknown[:1]!r} is not one of M, E, * and -")
+    return blocks
+
+
+def _list(key: str, value: object, length: int) -> list[Any]:
+    """The first `length` entries: configs append those of layers that only predict further tokens."""
+    if not isinstance(value, list) or len(value) < length:
+        raise ShapeError(f"{key} must be a list with an entry for each of the {length} layers")
+    return value[:length]

@@ -1,0 +1,1 @@
+"""Facts with their sources: chips, systems, models, prices."""
