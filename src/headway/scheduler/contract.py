@@ -39,7 +39,7 @@ class Admitted:
 
 @dataclass(frozen=True, slots=True)
 class TableChange:
-    """New entries of one cache group's block tables: `table[slots[i], indices[i]] = blocks[i]`. Arrays of one length."""
+    """New entries of one cache group's block tables: `table[slots[i], indices[i]] = blocks[i]`. Equal lengths."""
 
     slots: Ints
     indices: Ints

@@ -1,0 +1,121 @@
+"""The blocks of one cache group: who holds them, which are valid under a key, which may be evicted."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+BlockState = Literal["free", "computing", "valid"]
+
+
+class BlockPool:
+    """Block ids are 0 .. num_blocks - 1. A block is in exactly one of three places:
+
+        free        nobody holds it and it has no key                       (`_free`)
+        computing   held, and no key yet: a row computes it or a transfer fills it
+        valid       found under its key; held by any number of rows, or by none and then evictable, least
+                    recently used first                                     (`_cached`)
+
+    Law: free + cached + held = all.
+    """
+
+    def __init__(self, num_blocks: int) -> None:
+        self.num_blocks = num_blocks
+        self._free = list(range(num_blocks - 1, -1, -1))
+        self._cached: OrderedDict[int, None] = OrderedDict()
+        self._index: dict[bytes, int] = {}
+        self._keys: list[bytes | None] = [None] * num_blocks
+        self._refs = [0] * num_blocks
+
+    @property
+    def num_available(self) -> int:
+        return len(self._free) + len(self._cached)
+
+    @property
+    def num_cached(self) -> int:
+        return len(self._cached)
+
+    @property
+    def num_held(self) -> int:
+        return self.num_blocks - self.num_available
+
+    def state(self, block: int) -> BlockState:
+        if self._keys[block] is not None:
+            return "valid"
+        return "computing" if self._refs[block] else "free"
+
+    def find(self, key: bytes) -> int | None:
+        return self._index.get(key)
+
+    def allocate(self, count: int) -> list[int]:
+        """Takes `count` blocks, evicting cached ones where needed. The caller has checked `num_available`."""
+        if count == 0:
+            return []
+        while len(self._free) < count:
+            self._evict()
+        blocks = self._free[-count:]
+        del self._free[-count:]
+        refs = self._refs
+        for block in blocks:
+            refs[block] = 1
+        return blocks
+
+    def hold(self, blocks: Iterable[int]) -> None:
+        """One more holder for each of these valid blocks."""
+        for block in blocks:
+            if not self._refs[block]:
+                del self._cached[block]
+            self._refs[block] += 1
+
+    def num_evictable(self, blocks: Sequence[int]) -> int:
+        return sum(not self._refs[block] for block in blocks)
+
+    def publish(self, block: int, key: bytes) -> bool:
+        """Makes a held block findable. False where the key already has a block, or the block a key."""
+        if key in self._index or self._keys[block] is not None:
+            return False
+        self._index[key] = block
+        self._keys[block] = key
+        return True
+
+    def release(self, blocks: Sequence[int]) -> None:
+        """Gives up one hold on each. Called with a sequence's blocks in order: its tail is evicted before its head."""
+        refs = self._refs
+        for block in reversed(blocks):
+            refs[block] -= 1
+            if refs[block]:
+                continue
+            if self._keys[block] is None:
+                self._free.append(block)
+            else:
+                self._cached[block] = None
+
+    def _evict(self) -> None:
+        block, _ = self._cached.popitem(last=False)
+        key = self._keys[block]
+        assert key is not None  # noqa: S101 - only published blocks are cached
+        del self._index[key]
+        self._keys[block] = None
+        self._free.append(block)
+
+    def holds(self) -> dict[int, int]:
+        """How often each held block is held."""
+        return {block: refs for block, refs in enumerate(self._refs) if refs}
+
+    def check(self) -> None:
+        """Raises AssertionError unless the laws of the pool hold: for tests, and when the brain is idle."""
+        held = {block for block in range(self.num_blocks) if self._refs[block]}
+        free, cached = set(self._free), set(self._cached)
+        checks = (
+            len(free) == len(self._free),
+            len(free) + len(cached) + len(held) == self.num_blocks,
+            not (free & cached or free & held or cached & held),
+            all(self._keys[block] is None for block in free),
+            all(self._keys[block] is not None for block in cached),
+            all(self._keys[block] == key for key, block in self._index.items()),
+            len(self._index) == sum(key is not None for key in self._keys),
+            min(self._refs) >= 0,
+        )
+        if not all(checks):
+            raise AssertionError(f"block pool is inconsistent: {checks}")

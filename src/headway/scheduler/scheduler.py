@@ -1,0 +1,375 @@
+"""The brain: events in, decisions out. `plan` says what runs in the next step, `commit` takes what it gave."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from headway.scheduler.admission import Admission
+from headway.scheduler.block_keys import BlockHasher, SessionChains
+from headway.scheduler.claims import Claims
+from headway.scheduler.commit import Committed, OutcomeError, check_outcome, commit_decodes, commit_rows, fail_rows
+from headway.scheduler.config import SchedulerConfig
+from headway.scheduler.contract import IN_FLIGHT, Ints, StepOutcome, StepPlan, WakeAt, ints
+from headway.scheduler.decoding import DecodeRows, Decoding
+from headway.scheduler.kv_cache import KVCache
+from headway.scheduler.laws import check_laws
+from headway.scheduler.prompts import Chunk, Prompts
+from headway.scheduler.refusal import Invalid, NeverFits
+from headway.scheduler.request import FinishReason, Request
+from headway.scheduler.running import InFlight, Running
+from headway.scheduler.sequence import QUEUED, Finished, Sequence, Status
+from headway.scheduler.transfers import Fact, Transfers
+from headway.scheduler.waiting import WaitingQueue
+
+_NO_INTS = ints()
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerStats:
+    """Gauges are as of now; totals only grow."""
+
+    num_running: int
+    num_waiting: int
+    blocks_used: int
+    blocks_cached: int
+    blocks_total: int
+    steps_total: int
+    preemptions_total: int
+    prefix_queries_total: int
+    prefix_hits_total: int
+    tokens_computed_total: int
+    drafts_total: int
+    drafts_accepted_total: int
+
+
+class Scheduler:
+    def __init__(self, config: SchedulerConfig, hash_key: bytes = b"") -> None:
+        self.config = config
+        hasher = BlockHasher(config.block_size, hash_key)
+        self._sessions = SessionChains(hasher, config.max_sessions)
+        self._cache = KVCache(config)
+        self._claims = Claims()
+        self._queue = WaitingQueue(config.max_queued_requests, config.max_queued_tokens)
+        self._running = Running(config, self._cache, self._claims, hasher)
+        self._transfers = Transfers(self._cache, config.transfer_timeout_ns)
+        self._admission = Admission(config, self._queue, self._running, self._claims, self._transfers)
+        self._decoding = Decoding(config, self._running, self._preempt)
+        self._prompts = Prompts(config, self._running, self._admission, self._preempt)
+        self._sequences: dict[str, Sequence] = {}
+        self._ended: list[Finished] = []
+        self._num_arrived = 0
+        self._num_steps = 0
+        self._preemptions = 0
+        self._tokens_computed = 0
+        self._drafts = 0
+        self._drafts_accepted = 0
+
+    # Events
+
+    def add(self, request: Request, now_ns: int) -> None:
+        """Queues a request. Raises Refusal: NeverFits, QueueFull or Invalid."""
+        self._check(request)
+        self._queue.check_room(request.num_tokens)
+        tokens = request.tokens.astype(np.int32) if request.tokens is not None else np.zeros(0, np.int32)
+        keys: list[bytes] = []
+        if self.config.prefix_caching:
+            keys = list(request.block_keys)
+            if self.config.token_ids:
+                keys = self._sessions.keys_for(tokens, request.salt, request.session)
+        sequence = Sequence(request, self._num_arrived, now_ns, tokens, request.num_tokens, keys)
+        self._num_arrived += 1
+        self._sequences[request.id] = sequence
+        self._queue.enter(sequence)
+
+    def cancel(self, request_id: str, now_ns: int) -> bool:
+        """Nobody wants the rest. False if there is no such request (any more)."""
+        return self.finish(request_id, "cancelled", now_ns)
+
+    def finish(self, request_id: str, reason: FinishReason, now_ns: int) -> bool:
+        """An ending decided outside, such as a stop string. False if there is no such request (any more)."""
+        sequence = self._sequences.get(request_id)
+        if sequence is None or sequence.status is Status.ENDING:
+            return False
+        self._end(sequence, reason, now_ns)
+        return True
+
+    def arrived(self, transfer: int, ok: bool, now_ns: int) -> None:
+        """A load ended. Late and unknown ones are welcome."""
+        del now_ns  # all events carry their time; this one's consequences do not depend on it
+        sequence = self._transfers.arrived(transfer, ok)
+        if sequence is not None:
+            self._requeue(self._claims.lapse(sequence))
+            self._queue.requeue(sequence)
+
+    def tell(self, fact: Fact) -> None:
+        self._transfers.tell(fact)
+
+    # Decisions
+
+    def plan(self, now_ns: int) -> StepPlan | WakeAt | None:
+        """The next step; or when to ask again; or None: nothing to do until an event comes."""
+        self._pass_deadlines(now_ns)
+        number = self._num_steps
+        self._prompts.yield_to_priority(number)
+        decodes = self._decoding.rows(number)
+        budget = self.config.max_step_tokens - decodes.num_tokens
+        chunks = self._prompts.chunks(budget, number, now_ns)
+        if not len(decodes.slots) and not chunks and not self._transfers.has_new:
+            return self._wake_at()
+        plan = self._build(number, decodes, chunks)
+        self._running.in_flight.append(InFlight(plan, now_ns, 0 if decodes.drafts else len(decodes.slots)))
+        self._num_steps += 1
+        return plan
+
+    def commit(self, outcome: StepOutcome, now_ns: int) -> Committed:
+        """Takes the outcome of the oldest plan in flight. Raises OutcomeError if it is another's."""
+        running = self._running
+        if not running.in_flight:
+            raise OutcomeError(f"outcome of step {outcome.number} where none was due")
+        flight = running.in_flight[0]
+        plan = flight.plan
+        check_outcome(plan, outcome)
+        running.in_flight.popleft()
+        running.last_committed = plan.number
+        self._charge(flight, outcome, now_ns)
+        committed = self._apply(flight, outcome)
+        self._note_first_tokens(committed, now_ns)
+        self._publish(plan.slots[flight.num_plain_decodes :])
+        self._cache.drop_behind_windows(running.rows, plan.slots)
+        for sequence, reason in committed.ended:
+            sequence.last_token_ns = now_ns
+            self._end(sequence, reason, now_ns)
+        for sequence in running.left():
+            self._after_leaving(sequence, now_ns)
+        return committed
+
+    def take_ended(self) -> list[Finished]:
+        """Requests that ended since the last call."""
+        ended, self._ended = self._ended, []
+        return ended
+
+    def stats(self) -> SchedulerStats:
+        pool = self._cache.pools[0]
+        return SchedulerStats(
+            num_running=self._running.num,
+            num_waiting=self._queue.num_requests,
+            blocks_used=pool.num_held,
+            blocks_cached=pool.num_cached,
+            blocks_total=pool.num_blocks,
+            steps_total=self._num_steps,
+            preemptions_total=self._preemptions,
+            prefix_queries_total=self._admission.prefix_queries,
+            prefix_hits_total=self._admission.prefix_hits,
+            tokens_computed_total=self._tokens_computed,
+            drafts_total=self._drafts,
+            drafts_accepted_total=self._drafts_accepted,
+        )
+
+    @property
+    def is_idle(self) -> bool:
+        """No request lives and no plan is in flight."""
+        return not self._sequences and not self._running.in_flight
+
+    def check(self) -> None:
+        """Raises AssertionError where a law of the brain is broken; costs time in proportion to the blocks."""
+        check_laws(self._running, self._queue, self._claims, self._transfers, self._sequences)
+
+    # Building a plan
+
+    def _build(self, number: int, decodes: DecodeRows, chunks: list[Chunk]) -> StepPlan:
+        running, rows = self._running, self._running.rows
+        num_decodes = len(decodes.slots)
+        token_ids = rows.next_token[decodes.slots]
+        only_decodes = not chunks and not decodes.drafts
+        repeats = self._repeats(decodes) if only_decodes and num_decodes else 1
+        if num_decodes:
+            rows.planned[decodes.slots] = decodes.starts + 1
+            rows.known[decodes.slots] = decodes.starts + 2
+            rows.next_token[decodes.slots] = IN_FLIGHT
+            rows.last_plan[decodes.slots] = number
+        prefix_groups = self._decoding.prefix_groups(decodes.slots)
+        slots, starts, draws = decodes.slots, decodes.starts, np.ones(num_decodes, np.bool_)
+        counts, drafts = np.ones(num_decodes, np.int64), np.zeros(num_decodes, np.int64)
+        if not only_decodes:
+            for i, tokens in decodes.drafts.items():
+                drafts[i] = len(tokens)
+            counts += drafts
+            token_ids = self._token_ids(token_ids, decodes, chunks)
+            slots = np.concatenate([slots, [c.slot for c in chunks]]).astype(np.int64)
+            starts = np.concatenate([starts, [c.start for c in chunks]]).astype(np.int64)
+            counts = np.concatenate([counts, [c.count for c in chunks]]).astype(np.int64)
+            drafts = np.concatenate([drafts, np.zeros(len(chunks), np.int64)])
+            draws = np.concatenate([draws, [c.draws for c in chunks]]).astype(np.bool_)
+        return StepPlan(
+            number=number,
+            slots=slots,
+            starts=starts,
+            counts=counts,
+            drafts=drafts,
+            samples=draws,
+            token_ids=token_ids if self.config.token_ids else _NO_INTS,
+            released=ints(*running.take_released()),
+            admitted=running.take_admitted(),
+            blocks=self._cache.take_changes(),
+            loads=self._transfers.take_new(),
+            prefix_groups=prefix_groups,
+            repeats=repeats,
+        )
+
+    def _token_ids(self, last: Ints, decodes: DecodeRows, chunks: list[Chunk]) -> Ints:
+        """Row by row: each decode's last token and its drafts, then the chunks' tokens."""
+        if not self.config.token_ids:
+            return _NO_INTS
+        tokens = self._running.rows.tokens
+        parts: list[Ints] = []
+        done = 0
+        for i, drafted in decodes.drafts.items():
+            parts += [last[done : i + 1], drafted]
+            done = i + 1
+        parts.append(last[done:])
+        parts += [tokens[c.slot, c.start : c.start + c.count].astype(np.int64) for c in chunks]
+        return np.concatenate(parts)
+
+    def _repeats(self, decodes: DecodeRows) -> int:
+        """Steps until a row must end or needs a block; 1 where time or the drafts could change the next plan."""
+        if self.config.speculation or self._transfers.num_active or self._queue.next_deadline_ns() is not None:
+            return 1
+        rows, slots = self._running.rows, decodes.slots
+        room = np.minimum(rows.limit[slots] - 1, rows.capacity[slots]) - decodes.starts
+        return max(1, int(room.min()))
+
+    def _wake_at(self) -> WakeAt | None:
+        times = (self._queue.next_deadline_ns(), self._transfers.next_deadline_ns())
+        return WakeAt(min(t for t in times if t is not None)) if any(t is not None for t in times) else None
+
+    # Taking an outcome
+
+    def _charge(self, flight: InFlight, outcome: StepOutcome, now_ns: int) -> None:
+        plan, ledger = flight.plan, self._running.ledger
+        if not len(plan.slots):
+            return
+        host_ns = max(0, now_ns - flight.planned_ns - outcome.device_ns)
+        if flight.num_plain_decodes == len(plan.slots):
+            ledger.charge_decodes(plan.slots, outcome.steps, outcome.device_ns, host_ns)
+            self._tokens_computed += len(plan.slots) * outcome.steps
+            return
+        ledger.charge(plan.slots, plan.counts, outcome.device_ns, host_ns)
+        self._tokens_computed += int(plan.counts.sum())
+        if outcome.accepted is not None:
+            ledger.drafted[plan.slots] += plan.drafts
+            ledger.accepted[plan.slots[plan.samples]] += outcome.accepted
+            self._drafts += int(plan.drafts.sum())
+            self._drafts_accepted += int(outcome.accepted.sum())
+
+    def _apply(self, flight: InFlight, outcome: StepOutcome) -> Committed:
+        """Plain decodes by vector operations; the rest, and all when a row is leaving or failed, row by row."""
+        running, plan = self._running, flight.plan
+        if outcome.error is not None:
+            return fail_rows(running.rows, plan, outcome.error)
+        plain = flight.num_plain_decodes
+        if running.has_leaving or outcome.failed is not None:
+            plain = 0
+        rest = commit_rows(running.rows, plan, outcome, plain)
+        if not plain:
+            return rest
+        decodes = commit_decodes(running.rows, plan, outcome, plain, bool(running.in_flight))
+        return decodes if plain == len(plan.slots) else decodes.joined(rest)
+
+    def _note_first_tokens(self, committed: Committed, now_ns: int) -> None:
+        for sequence in committed.perhaps_first:
+            if sequence.first_token_ns is None:
+                sequence.first_token_ns = now_ns
+
+    def _publish(self, slots: Ints) -> None:
+        """Makes blocks that these rows have completed findable and wakes those who wait for them."""
+        if not self.config.prefix_caching:
+            return
+        rows = self._running.rows
+        for slot in slots.tolist():
+            sequence: Sequence = rows.sequence[slot]
+            done = min(int(rows.committed[slot]) // self.config.block_size, len(sequence.keys))
+            start = sequence.published
+            if done > start and sequence.status is not Status.ENDING:
+                self._cache.publish(rows, sequence, done)
+                self._requeue(self._claims.published(sequence, start, done))
+
+    # Coming and going
+
+    def _check(self, request: Request) -> None:
+        if request.id in self._sequences:
+            raise Invalid(f"id: a request {request.id!r} is in progress already")
+        if not 1 <= request.num_prompt_tokens <= request.num_tokens:
+            raise Invalid(f"prompt: at least 1 token is needed, not {request.num_prompt_tokens}")
+        if request.max_tokens < 0:
+            raise Invalid(f"max_tokens: at least 0, not {request.max_tokens}")
+        if request.num_tokens >= request.limit and request.max_tokens:
+            raise Invalid(f"max_tokens: all {request.max_tokens} tokens were generated already")
+        if self.config.token_ids and request.tokens is None:
+            raise Invalid("prompt: token ids are needed")
+        if request.limit > self.config.max_context:
+            raise NeverFits(
+                f"{request.limit} tokens (prompt and output) are over the context of {self.config.max_context}"
+            )
+        for group, need in zip(self.config.groups, self._cache.worst_case(request.limit), strict=True):
+            if need > group.num_blocks:
+                raise NeverFits(
+                    f"{request.limit} tokens (prompt and output) need {need} blocks of the {group.kind} cache group, "
+                    f"which has {group.num_blocks}"
+                )
+
+    def _pass_deadlines(self, now_ns: int) -> None:
+        for sequence in self._queue.expired(now_ns):
+            self._end(sequence, "expired", now_ns)
+        for sequence in self._transfers.timed_out(now_ns):
+            self._requeue(self._claims.lapse(sequence))
+            self._queue.requeue(sequence)
+
+    def _end(self, sequence: Sequence, reason: FinishReason, now_ns: int) -> None:
+        sequence.reason = reason
+        if sequence.status in QUEUED:
+            self._dequeue(sequence)
+            self._finished(sequence, now_ns)
+            return
+        if sequence.status is Status.PREEMPTING:
+            sequence.status = Status.ENDING
+            return
+        self._requeue(self._claims.lapse(sequence))
+        if self._running.leave(sequence, Status.ENDING):
+            self._finished(sequence, now_ns)
+
+    def _dequeue(self, sequence: Sequence) -> None:
+        if sequence.status is Status.PARKED:
+            self._claims.unpark(sequence)
+        if sequence.status is Status.LOADING:
+            self._transfers.abandon(sequence)
+            self._requeue(self._claims.lapse(sequence))
+        sequence.status = Status.ENDED
+        self._queue.leave(sequence)
+
+    def _preempt(self, victim: Sequence) -> None:
+        victim.preemptions += 1
+        self._preemptions += 1
+        self._requeue(self._claims.lapse(victim))
+        if self._running.leave(victim, Status.PREEMPTING):
+            self._queue.enter(victim)
+
+    def _after_leaving(self, sequence: Sequence, now_ns: int) -> None:
+        if sequence.status is Status.PREEMPTING:
+            self._queue.enter(sequence)
+        else:
+            self._finished(sequence, now_ns)
+
+    def _finished(self, sequence: Sequence, now_ns: int) -> None:
+        sequence.status = Status.ENDED
+        request = sequence.request
+        del self._sequences[request.id]
+        if request.session is not None and self.config.token_ids and sequence.keys:
+            self._sessions.remember(request.session, request.salt, sequence.tokens, sequence.keys)
+        assert sequence.reason is not None  # noqa: S101 - `_end` sets it
+        self._ended.append(Finished(request.id, sequence.reason, sequence.receipt(now_ns), sequence.error))
+
+    def _requeue(self, sequences: list[Sequence]) -> None:
+        for sequence in sequences:
+            self._queue.requeue(sequence)

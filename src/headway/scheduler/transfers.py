@@ -1,0 +1,144 @@
+"""Blocks on their way from a slower tier.
+
+The brain knows where a key lies by being told. A request whose prefix goes on in a slower tier waits for a load, up
+to a time limit, then computes instead. A load's blocks stay out of use until the body says how the load ended: it
+might write into them until then.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from headway.scheduler.contract import Load, ints
+from headway.scheduler.kv_cache import KVCache
+from headway.scheduler.sequence import Sequence, Status
+
+MAX_TRANSFERS = 64
+MAX_TIER_KEYS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class TierHolds:
+    """A fact: these keys can be loaded from `tier`, for every cache group."""
+
+    tier: str
+    keys: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TierLost:
+    """A fact: these keys cannot be loaded any more."""
+
+    keys: tuple[bytes, ...]
+
+
+Fact = TierHolds | TierLost
+
+
+@dataclass(slots=True)
+class _Transfer:
+    load: Load
+    sequence: Sequence | None
+    """Who waits; None once it stopped waiting."""
+    deadline_ns: int
+    tokens: npt.NDArray[np.int32]
+    """[blocks, block_size]; empty where there are no ids."""
+
+
+class Transfers:
+    def __init__(self, cache: KVCache, timeout_ns: int) -> None:
+        self._cache = cache
+        self._timeout_ns = timeout_ns
+        self._tier_of: OrderedDict[bytes, str] = OrderedDict()
+        self._active: dict[int, _Transfer] = {}
+        self._new: list[Load] = []
+        self._next_number = 0
+
+    @property
+    def num_active(self) -> int:
+        return len(self._active)
+
+    def active_loads(self) -> list[Load]:
+        return [transfer.load for transfer in self._active.values()]
+
+    @property
+    def has_new(self) -> bool:
+        return bool(self._new)
+
+    def tell(self, fact: Fact) -> None:
+        for key in fact.keys:
+            self._tier_of.pop(key, None)
+            if isinstance(fact, TierHolds):
+                self._tier_of[key] = fact.tier
+        while len(self._tier_of) > MAX_TIER_KEYS:
+            self._tier_of.popitem(last=False)
+
+    def start(self, sequence: Sequence, start: int, end: int, now_ns: int) -> int | None:
+        """Begins to load blocks `start` and on, as many below `end` as one tier holds and there is room for.
+
+        Returns where the load stops, or None if there is nothing to load.
+        """
+        if (
+            not self._tier_of
+            or not sequence.may_load
+            or not self._cache.can_reuse
+            or len(self._active) >= MAX_TRANSFERS
+        ):
+            return None
+        tier = self._tier_of.get(sequence.keys[start]) if start < end else None
+        stop = start
+        while tier is not None and stop < end and self._tier_of.get(sequence.keys[stop]) == tier:
+            stop += 1
+        stop = min(stop, start + self._cache.num_available())
+        if tier is None or stop == start:
+            return None
+        blocks = tuple(ints(*pool.allocate(stop - start)) for pool in self._cache.pools)
+        load = Load(self._next_number, tuple(sequence.keys[start:stop]), tier, blocks)
+        size = self._cache.config.block_size
+        tokens = sequence.tokens[start * size : stop * size].reshape(-1, size)
+        self._next_number += 1
+        self._active[load.transfer] = _Transfer(load, sequence, now_ns + self._timeout_ns, tokens)
+        self._new.append(load)
+        sequence.status = Status.LOADING
+        return stop
+
+    def take_new(self) -> tuple[Load, ...]:
+        loads, self._new = tuple(self._new), []
+        return loads
+
+    def arrived(self, number: int, ok: bool) -> Sequence | None:
+        """Returns who waited for it, if somebody still does. An unknown number is ignored: it ended before."""
+        transfer = self._active.pop(number, None)
+        if transfer is None:
+            return None
+        load = transfer.load
+        blocks = [array.tolist() for array in load.blocks]
+        if ok:
+            self._cache.publish_loaded(load.keys, blocks, transfer.tokens)
+        else:
+            self.tell(TierLost(load.keys))
+        self._cache.release(blocks)
+        return transfer.sequence
+
+    def abandon(self, sequence: Sequence) -> None:
+        """It leaves the queue; the transfer goes on without it."""
+        for transfer in self._active.values():
+            if transfer.sequence is sequence:
+                transfer.sequence = None
+
+    def timed_out(self, now_ns: int) -> list[Sequence]:
+        """Who waited too long; they compute instead."""
+        late = []
+        for transfer in self._active.values():
+            if transfer.sequence is not None and transfer.deadline_ns <= now_ns:
+                transfer.sequence.may_load = False
+                late.append(transfer.sequence)
+                transfer.sequence = None
+        return late
+
+    def next_deadline_ns(self) -> int | None:
+        return min((t.deadline_ns for t in self._active.values() if t.sequence is not None), default=None)
