@@ -67,6 +67,12 @@ class Ready(Message, frozen=True):
     device: str
 
 
+class Failed(Message, frozen=True):
+    """Instead of Ready: this engine can't start, and why, in one line for the user."""
+
+    reason: str
+
+
 class RowTokens(msgspec.Struct, frozen=True, array_like=True):
     """What one request drew in one step."""
 
@@ -91,6 +97,12 @@ class EngineStats(msgspec.Struct, frozen=True):
     tokens_computed_total: int = 0
     drafts_total: int = 0
     drafts_accepted_total: int = 0
+
+
+class Began(Message, frozen=True):
+    """These requests ride in a step that is about to run: they have left the queue, and a crash may be their doing."""
+
+    ids: list[str]
 
 
 class Stepped(Message, frozen=True):
@@ -121,7 +133,7 @@ class Heartbeat(Message, frozen=True):
 
 
 ToEngine = Submit | Cancel | Finish | Drain
-FromEngine = Ready | Stepped | Ended | Refused | Heartbeat
+FromEngine = Ready | Failed | Began | Stepped | Ended | Refused | Heartbeat
 
 _encoder = msgspec.msgpack.Encoder()
 _to_engine = msgspec.msgpack.Decoder(ToEngine)

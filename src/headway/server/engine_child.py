@@ -1,0 +1,158 @@
+"""One life of an engine process: spawned, greeted, spoken to, lost once."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from typing import Any, Self, cast
+
+from headway.engine.messages import PROTOCOL, Failed, FrameError, Frames, FromEngine, Message, Ready, frame
+
+_WRITE_BUFFER_BYTES = 1024 * 1024
+
+
+class EngineUnusable(Exception):
+    """No engine can be had from this command; the text is one line for the user."""
+
+
+class EngineChild(asyncio.Protocol):
+    """`lost` gets the reason once: the socket closed, a bad frame came, or the link gave it up."""
+
+    def __init__(self, on_message: Callable[[FromEngine], None], on_writable: Callable[[], None]) -> None:
+        loop = asyncio.get_running_loop()
+        self.lost: asyncio.Future[str] = loop.create_future()
+        self.writable = True
+        self.heard = True
+        """Whether a message came since the watcher last set this to False."""
+        self._ready: asyncio.Future[Ready] = loop.create_future()
+        self._on_message, self._on_writable = on_message, on_writable
+        self._frames = Frames("from_engine")
+        self._transport: asyncio.Transport
+        self._process: asyncio.subprocess.Process
+
+    @classmethod
+    async def spawn(
+        cls,
+        command: Sequence[str],
+        env: Mapping[str, str] | None,
+        on_message: Callable[[FromEngine], None],
+        on_writable: Callable[[], None],
+    ) -> Self:
+        """Starts `command --fd N`, N being its end of the socket. Raises EngineUnusable when it can't be started."""
+        child = cls(on_message, on_writable)
+        try:
+            with ExitStack() as on_failure:
+                ours, theirs = socket.socketpair()
+                on_failure.callback(ours.close)
+                with theirs:
+                    await child._execute(command, env, theirs.fileno())
+                await asyncio.get_running_loop().create_connection(lambda: child, sock=ours)
+                on_failure.pop_all()
+        except OSError as error:
+            raise EngineUnusable(f"the engine process could not be started: {error}") from None
+        return child
+
+    async def _execute(self, command: Sequence[str], env: Mapping[str, str] | None, fd: int) -> None:
+        # A group of its own: Ctrl-C in a terminal reaches only the HTTP process, which drains.
+        self._process = await asyncio.create_subprocess_exec(
+            *command, "--fd", str(fd), pass_fds=(fd,), env=env, stdin=asyncio.subprocess.DEVNULL, process_group=0
+        )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    async def greet(self, timeout_s: float) -> Ready:
+        """What the engine says of itself when its model is loaded. Raises EngineUnusable."""
+        either: list[asyncio.Future[Any]] = [self._ready, self.lost]
+        await asyncio.wait(either, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        if not self._ready.done() or self._ready.cancelled():
+            self.lose(f"the engine was not ready after {timeout_s:g} s")
+            raise EngineUnusable(await self.end())
+        ready = self._ready.result()
+        if ready.protocol != PROTOCOL:
+            raise EngineUnusable(
+                f"the engine speaks protocol {ready.protocol} and this server speaks {PROTOCOL}: "
+                "they come from different versions of Headway"
+            )
+        return ready
+
+    def send(self, message: Message) -> None:
+        """May go nowhere when the engine is dying: whoever sends keeps what must not be lost."""
+        if not self.lost.done():
+            self._transport.write(frame(message))
+
+    def lose(self, reason: str) -> None:
+        if not self.lost.done():
+            self.lost.set_result(reason)
+        if not self._ready.done():
+            self._ready.cancel()
+
+    async def end(self) -> str:
+        """Kills the process if it still runs, and says how it was lost."""
+        self.lose("stopped")
+        self._transport.abort()
+        reason = self.lost.result()
+        if reason == _CLOSED:
+            # It is exiting by itself: its own status says more than our signal would.
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._process.wait(), 1.0)
+        if self._process.returncode is None:
+            with suppress(ProcessLookupError):
+                self._process.kill()
+            await self._process.wait()
+            return reason
+        return f"{reason} ({_status(self._process.returncode)})"
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=_WRITE_BUFFER_BYTES)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        self.lose(_CLOSED)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            messages = self._frames.feed(data)
+        except FrameError as error:
+            self.lose(f"the engine sent {error}")
+            return
+        for message in messages:
+            if self.lost.done():
+                return
+            self.heard = True
+            self._receive(cast(FromEngine, message))
+
+    def _receive(self, message: FromEngine) -> None:
+        greeted = self._ready.done()
+        match message:
+            case Ready() if not greeted:
+                self._ready.set_result(message)
+            case Failed(reason=reason) if not greeted:
+                self.lose(reason)
+            case _ if greeted and not isinstance(message, Ready | Failed):
+                self._on_message(message)
+            case _:
+                self.lose(f"the engine sent {type(message).__name__} out of turn")
+
+    def pause_writing(self) -> None:
+        self.writable = False
+
+    def resume_writing(self) -> None:
+        self.writable = True
+        self._on_writable()
+
+
+_CLOSED = "the engine process ended"
+
+
+def _status(returncode: int) -> str:
+    if returncode >= 0:
+        return f"exit status {returncode}"
+    try:
+        return f"killed by {signal.Signals(-returncode).name}"
+    except ValueError:
+        return f"killed by signal {-returncode}"
