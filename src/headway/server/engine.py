@@ -27,7 +27,7 @@ class EngineError(Exception):
     """Something kept a request from its regular end."""
 
 
-class Refusal(EngineError):  # noqa: N818
+class Refusal(EngineError):
     """The request was not taken; nothing was computed."""
 
 
@@ -47,11 +47,11 @@ class InvalidRequest(Refusal):
     """The engine found a value that it can't work with; the text names it."""
 
 
-class Expired(EngineError):  # noqa: N818
+class Expired(EngineError):
     """The deadline passed while the request was queued."""
 
 
-class EngineFailed(EngineError):  # noqa: N818
+class EngineFailed(EngineError):
     """The request was lost. The text may hold internals, so it is for the log and never for the client."""
 
 

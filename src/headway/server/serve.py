@@ -1,0 +1,74 @@
+"""Runs the application under uvicorn, and stops it gracefully."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import uvicorn
+
+from headway.server.app import App
+from headway.server.http_protocol import protocol_with
+from headway.server.settings import Settings
+
+log = logging.getLogger("headway.server")
+_CUT_S = 2
+"""Time for the last error events, when the grace time is over."""
+
+
+class Server(uvicorn.Server):
+    """Asked to stop, it takes nothing new, lets streams finish within `drain_s`, then ends them with an error."""
+
+    def __init__(self, app: App, settings: Settings) -> None:
+        limits = settings.limits
+        super().__init__(
+            uvicorn.Config(
+                app,
+                host=settings.host,
+                port=settings.port,
+                http=protocol_with(limits),
+                ws="none",
+                lifespan="on",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                timeout_keep_alive=int(limits.keep_alive_s),
+                timeout_graceful_shutdown=int(limits.drain_s) + _CUT_S,
+                h11_max_incomplete_event_size=limits.header_bytes,
+            )
+        )
+        self._app = app
+        self._drain_s = limits.drain_s
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._app.inflight.drain()
+        cut = asyncio.get_running_loop().call_later(self._drain_s, self._app.inflight.cut)
+        try:
+            await super().shutdown(sockets)
+        finally:
+            cut.cancel()
+
+
+def run(app: App, settings: Settings) -> None:
+    """Serves until SIGTERM or SIGINT, drains, and returns. A second SIGINT ends the draining."""
+    # uvicorn's own log lines can be set off by any client at any rate.
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)
+    with _signals_end_here():
+        Server(app, settings).run()
+
+
+@contextmanager
+def _signals_end_here() -> Iterator[None]:
+    """uvicorn raises the signal that stopped it once more when it is done; it is not to end the process then."""
+    signals = (signal.SIGTERM, signal.SIGINT)
+    before = {number: signal.signal(number, lambda *_: None) for number in signals}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
