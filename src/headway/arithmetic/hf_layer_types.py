@@ -65,10 +65,10 @@ def _windowed(config: Config, family: str, index: int) -> str:
     return WINDOW if windowed and config.get("sliding_window") else FULL
 
 
-def _compressed(ratio: object) -> str:
+def _compressed(ratio: Any) -> str:
     if ratio not in _COMPRESS_RATIOS:
         raise ShapeError(f"compress_ratios must hold 0, 4 or 128, not {ratio!r}")
-    return _COMPRESS_RATIOS[ratio]  # type: ignore[index]
+    return _COMPRESS_RATIOS[ratio]
 
 
 def _blocks(config: Config) -> list[str]:

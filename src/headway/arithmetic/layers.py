@@ -7,8 +7,8 @@ from typing import Literal
 
 AttentionKind = Literal["full", "window", "chunked", "latent", "compressed", "linear", "none"]
 """`full`: every earlier token; `window`: the last `window`; `chunked`: those of the same chunk of `window` tokens;
-`latent`: every earlier token through one low-rank vector (MLA); `compressed`: the last `window`, and older tokens as one
-entry for each `compress` (DeepSeek V4); `linear`: a state of constant size; `none`: the layer has no attention."""
+`latent`: every earlier token through one low-rank vector (MLA); `compressed`: the last `window`, and older tokens as
+one entry for each `compress` (DeepSeek V4); `linear`: a state of constant size; `none`: the layer has no attention."""
 Activation = Literal["silu", "gelu_tanh", "relu2", "swiglu_oai", "situ"]
 
 

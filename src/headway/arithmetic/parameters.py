@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from headway.arithmetic.experts import FloatArray, experts_touched
 from headway.arithmetic.matrices import layer_matrices, vector_params
 from headway.arithmetic.shape import ModelShape
@@ -61,10 +63,10 @@ def parameters(model: ModelShape) -> Parameters:
 
 def params_touched(model: ModelShape, tokens: FloatArray | float) -> FloatArray:
     """Expected parameters that a step of `tokens` tokens reads: everything but the experts nobody was routed to."""
-    counted = parameters(model)
-    shares = [
-        (layers * sum(m.params for m in layer_matrices(layer, model.hidden) if m.part == "experts"), e)
-        for layer, layers in model.layer_counts
-        if (e := layer.feed_forward.experts)
-    ]
-    return counted.always + sum(n * experts_touched(e.total, e.active, tokens) / e.total for n, e in shares)
+    touched = np.full(np.shape(tokens), float(parameters(model).always))
+    for layer, layers in model.layer_counts:
+        e = layer.feed_forward.experts
+        if e is not None:
+            size = sum(m.params for m in layer_matrices(layer, model.hidden) if m.part == "experts")
+            touched += layers * size / e.total * experts_touched(e.total, e.active, tokens)
+    return touched

@@ -1,0 +1,99 @@
+"""Number formats: how many bytes a count of values takes, block scales included."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from headway.arithmetic.experts import FloatArray
+from headway.arithmetic.layers import ShapeError
+from headway.arithmetic.matrices import Part
+
+Rate = Literal["bf16", "fp8", "fp4", "int8"]
+"""Which of a chip's arithmetic rates a multiplication runs at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """Each `block` values of `bits` bits share scales (and zero points) of `scale_bits` bits together."""
+
+    name: str
+    bits: int
+    block: int = 1
+    scale_bits: int = 0
+
+    @property
+    def bits_per_value(self) -> float:
+        return self.bits + self.scale_bits / self.block
+
+    def size_bytes(self, values: int) -> int:
+        """Exact; a last partial block is stored in proportion and the sum rounded up to a byte."""
+        return -(-values * (self.bits * self.block + self.scale_bits) // (8 * self.block))
+
+    def array_bytes(self, values: FloatArray) -> FloatArray:
+        return values * (self.bits_per_value / 8)
+
+
+FORMATS: dict[str, Format] = {
+    f.name: f
+    for f in (
+        Format("fp32", 32),
+        Format("bf16", 16),
+        Format("fp16", 16),
+        Format("fp8", 8),
+        Format("fp8_block128", 8, 128 * 128, 32),  # One fp32 scale for a tile of 128 x 128, as DeepSeek V3 ships.
+        Format("int8", 8),
+        Format("int4", 4, 128, 16),
+        Format("int4_zero", 4, 128, 16 + 4),
+        Format("mxfp8", 8, 32, 8),  # OCP MX: an 8-bit exponent for 32 values.
+        Format("mxfp4", 4, 32, 8),
+        Format("nvfp4", 4, 16, 8),  # An fp8 scale for 16 values; the fp32 scale of the whole tensor is left out.
+        Format("q8_0", 8, 32, 16),
+        Format("q4_0", 4, 32, 16),
+        Format("q4_1", 4, 32, 32),
+    )
+}
+
+
+def number_format(name: str) -> Format:
+    """Raises ShapeError, listing what there is."""
+    if name not in FORMATS:
+        raise ShapeError(f"number format {name!r} is not known; known: {', '.join(FORMATS)}")
+    return FORMATS[name]
+
+
+@dataclass(frozen=True, slots=True)
+class Precision:
+    """What is stored and multiplied in which format. Embedding, head, router and norms stay in `small`."""
+
+    weights: Format = FORMATS["bf16"]
+    kv: Format = FORMATS["bf16"]
+    activations: Format = FORMATS["bf16"]
+    experts: Format | None = None
+    """Routed experts, where they differ from `weights`."""
+    small: Format = FORMATS["bf16"]
+    state: Format = FORMATS["fp32"]
+    rate: Rate = "bf16"
+    attention_rate: Rate = "bf16"
+
+    def of(self, part: Part) -> Format:
+        if part == "experts":
+            return self.experts or self.weights
+        return self.weights if part in ("attention", "feed_forward", "shared_experts") else self.small
+
+
+def precision(weights: str = "bf16", kv: str = "bf16", rate: Rate | None = None) -> Precision:
+    """By format names. Weights of 8 bits are multiplied at the 8-bit rate, MX/NV 4-bit ones at the fp4 rate, and 4-bit
+    integer ones (which are widened first) at the bf16 rate, unless `rate` says otherwise. `small` follows an 8-bit or
+    wider format no further than bf16.
+    """
+    fmt = number_format(weights)
+    rates: dict[str, Rate] = {"fp8": "fp8", "fp8_block128": "fp8", "mxfp8": "fp8", "int8": "int8"}
+    rates |= {"mxfp4": "fp4", "nvfp4": "fp4"}
+    return Precision(
+        weights=fmt,
+        kv=number_format(kv),
+        activations=FORMATS["fp8"] if rates.get(weights) in ("fp8", "fp4") else FORMATS["bf16"],
+        small=fmt if fmt.bits > 16 else FORMATS["bf16"],
+        rate=rate or rates.get(weights, "bf16"),
+    )

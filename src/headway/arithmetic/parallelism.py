@@ -1,0 +1,120 @@
+"""How one copy of a model is cut over chips, and what each chip then holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headway.arithmetic.cache import cache_terms
+from headway.arithmetic.formats import Precision
+from headway.arithmetic.layers import ShapeError
+from headway.arithmetic.matrices import Matrix, layer_matrices, vector_params
+from headway.arithmetic.shape import ModelShape
+
+
+@dataclass(frozen=True, slots=True)
+class Parallelism:
+    """One replica on tensor x context x data x pipeline chips; chips of a tensor group stand next to each other.
+
+    `tensor` cuts every matrix, `context` the cached tokens of each sequence, `data` the sequences of the batch (with
+    attention's weights copied), `pipeline` the layers. `expert` deals the experts out over that many of the stage's
+    chips; what is left of tensor x context x data cuts each expert.
+    """
+
+    tensor: int = 1
+    pipeline: int = 1
+    expert: int = 1
+    data: int = 1
+    context: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("tensor", "pipeline", "expert", "data", "context"):
+            if getattr(self, name) < 1:
+                raise ShapeError(f"{name} parallelism must be at least 1, not {getattr(self, name)}")
+        if self.stage_chips % self.expert:
+            raise ShapeError(
+                f"expert parallelism {self.expert} does not divide the {self.stage_chips} chips of a stage; "
+                f"possible: {_divisors(self.stage_chips)}"
+            )
+
+    @property
+    def stage_chips(self) -> int:
+        return self.tensor * self.data * self.context
+
+    @property
+    def chips(self) -> int:
+        return self.stage_chips * self.pipeline
+
+    @property
+    def sequence_groups(self) -> int:
+        """Ways in which the tokens of a step are split for everything but attention."""
+        return self.data * self.context
+
+    def check(self, model: ModelShape) -> None:
+        """Raises ShapeError if this model cannot be cut so; the text says what would work."""
+        for layer, _ in model.layer_counts:
+            heads = layer.attention.num_heads
+            if heads % self.tensor:
+                raise ShapeError(
+                    f"tensor parallelism {self.tensor} does not divide {heads} heads; possible: {_divisors(heads)}"
+                )
+            experts = layer.feed_forward.experts
+            if experts and experts.total % self.expert:
+                raise ShapeError(
+                    f"expert parallelism {self.expert} does not divide {experts.total} experts; "
+                    f"possible: {_divisors(experts.total)}"
+                )
+        if self.pipeline > len(model.layers):
+            raise ShapeError(f"pipeline parallelism {self.pipeline} is more than the {len(model.layers)} layers")
+
+    def cut(self, matrix: Matrix, kv_heads: int) -> int:
+        """Chips of a stage among which one copy of this matrix is divided."""
+        if matrix.split == "experts":
+            return self.stage_chips
+        if matrix.split == "kv_heads":
+            return min(self.tensor, kv_heads)
+        return 1 if matrix.split == "none" else self.tensor
+
+
+def weight_bytes(model: ModelShape, precision: Precision) -> int:
+    """Of one whole copy."""
+    total = 0
+    for layer, layers in model.layer_counts:
+        for m in layer_matrices(layer, model.hidden):
+            total += layers * precision.of(m.part).size_bytes(m.params)
+        total += layers * precision.small.size_bytes(vector_params(layer, model.hidden))
+    tables = 1 if model.tied_embeddings else 2
+    return total + precision.small.size_bytes((tables * model.vocab + 1) * model.hidden)
+
+
+def weight_bytes_per_chip(model: ModelShape, precision: Precision, parallelism: Parallelism) -> float:
+    """Of the fullest chip: layers are dealt out evenly, rounded up; the first and the last stage hold a table each."""
+    parallelism.check(model)
+    layers_bytes = 0.0
+    for layer, layers in model.layer_counts:
+        kv_heads = max(1, layer.attention.num_kv_heads)
+        for m in layer_matrices(layer, model.hidden):
+            layers_bytes += layers * precision.of(m.part).size_bytes(m.params) / parallelism.cut(m, kv_heads)
+        layers_bytes += layers * precision.small.size_bytes(vector_params(layer, model.hidden))
+    tables = 1 if model.tied_embeddings or parallelism.pipeline > 1 else 2
+    table_bytes = tables * precision.small.size_bytes(model.vocab * model.hidden) / parallelism.tensor
+    return layers_bytes * _fullest_stage(model, parallelism) + table_bytes
+
+
+def kv_bytes_per_chip(model: ModelShape, length: int, batch: int, precision: Precision, cut: Parallelism) -> float:
+    """Of the fullest chip, for `batch` sequences of `length` tokens. KV heads beyond what there is are copied."""
+    cut.check(model)
+    sequences = -(-batch // cut.data)
+    layers_bytes = 0.0
+    for term in cache_terms(model, precision):
+        context = cut.context if term.every else 1
+        layers_bytes += term.size_bytes(length) / min(cut.tensor, term.kv_heads) / context
+    return layers_bytes * sequences * _fullest_stage(model, cut)
+
+
+def _fullest_stage(model: ModelShape, parallelism: Parallelism) -> float:
+    layers = len(model.layers)
+    return -(-layers // parallelism.pipeline) / layers
+
+
+def _divisors(n: int) -> str:
+    return ", ".join(str(d) for d in range(1, n + 1) if n % d == 0)

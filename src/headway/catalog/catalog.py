@@ -1,0 +1,120 @@
+"""The catalog: the facts in this package, overlaid with those in a user's own directories."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from headway.catalog import chip as chips_table
+from headway.catalog import energy as energy_table
+from headway.catalog import system as systems_table
+from headway.catalog.chip import Chip, chip
+from headway.catalog.figure import CatalogError, Figure
+from headway.catalog.price import Price, read_prices
+from headway.catalog.published import Published, read_published
+from headway.catalog.system import System, system
+from headway.catalog.table import Item, Schema, read_items
+
+MAX_CONFIG_BYTES = 4_000_000
+Thing = TypeVar("Thing")
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """Everything by name. The finders forgive case, blanks and underscores, and say what is near when nothing fits."""
+
+    chips: Mapping[str, Chip]
+    systems: Mapping[str, System]
+    prices: Mapping[str, Price]
+    published: Mapping[str, Published]
+    energy: Mapping[str, Figure]
+    configs: Mapping[str, Traversable]
+
+    def chip(self, name: str) -> Chip:
+        return _find(self.chips, name, "chip")
+
+    def system(self, name: str) -> System:
+        return _find(self.systems, name, "system")
+
+    def price(self, name: str) -> Price:
+        return _find(self.prices, name, "priced model")
+
+    def config(self, name: str) -> dict[str, Any]:
+        """Of a model in the catalog, or of a `config.json` (or a directory that holds one) on disk."""
+        path = Path(name).expanduser()
+        if path.is_dir():
+            path = path / "config.json"
+        file: Traversable = path if path.is_file() else _find(self.configs, name, "model")
+        return read_config(file)
+
+
+def read_config(file: Traversable) -> dict[str, Any]:
+    """Raises CatalogError unless it is a JSON object of reasonable size."""
+    raw = file.read_bytes()
+    if len(raw) > MAX_CONFIG_BYTES:
+        raise CatalogError(f"{file}: larger than {MAX_CONFIG_BYTES} bytes")
+    try:
+        config = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise CatalogError(f"{file}: not JSON: {error}") from None
+    if not isinstance(config, dict):
+        raise CatalogError(f"{file}: must be a JSON object")
+    return config
+
+
+def load_catalog(overlays: Iterable[Path] = ()) -> Catalog:
+    """Later directories win, figure by figure. Each may hold chips.csv, systems.csv, prices.csv, models.csv, energy.csv
+    and models/*.json. Raises CatalogError, with file and line, for anything that is wrong in them.
+    """
+    places: list[Traversable] = [files("headway.catalog") / "data"]
+    for overlay in overlays:
+        if not overlay.is_dir():
+            raise CatalogError(f"--catalog {overlay}: there is no such directory")
+        places.append(overlay)
+    chips = {name: chip(name, item) for name, item in _items(places, "chips.csv", chips_table.SCHEMA).items()}
+    systems = _items(places, "systems.csv", systems_table.SCHEMA)
+    prices: dict[str, Price] = {}
+    published: dict[str, Published] = {}
+    configs: dict[str, Traversable] = {}
+    for place in places:
+        if (file := place / "prices.csv").is_file():
+            prices |= read_prices(file)
+        if (file := place / "models.csv").is_file():
+            published |= read_published(file)
+        if (folder := place / "models").is_dir():
+            configs |= {f.name.removesuffix(".json"): f for f in folder.iterdir() if f.name.endswith(".json")}
+    return Catalog(
+        chips=chips,
+        systems={name: system(name, item, chips) for name, item in systems.items()},
+        prices=prices,
+        published=published,
+        energy=energy_table.energies(_items(places, "energy.csv", energy_table.SCHEMA)),
+        configs=dict(sorted(configs.items())),
+    )
+
+
+def _items(places: list[Traversable], name: str, schema: Schema) -> dict[str, Item]:
+    merged: dict[str, Item] = {}
+    for place in places:
+        if (file := place / name).is_file():
+            for item, values in read_items(file, schema).items():
+                merged.setdefault(item, {}).update(values)
+    return merged
+
+
+def _find(things: Mapping[str, Thing], name: str, what: str) -> Thing:
+    folded = {_fold(known): known for known in things}
+    if _fold(name) in folded:
+        return things[folded[_fold(name)]]
+    near = get_close_matches(_fold(name), folded, n=5, cutoff=0.4) or list(folded)[:8]
+    raise CatalogError(f"{what} {name!r} is not known; near: {', '.join(folded[n] for n in near)}")
+
+
+def _fold(name: str) -> str:
+    return name.lower().replace(" ", "-").replace("_", "-")
