@@ -14,6 +14,7 @@ from headway.engine.kv_cache import KVCache, cache_groups
 from headway.engine.memory import plan_num_blocks
 from headway.engine.model import Model
 from headway.engine.model_files import eos_token_ids, read_shape, read_tokenizer
+from headway.engine.support import check_supported
 from headway.engine.weights import load_weights
 from headway.scheduler.config import CacheGroup
 
@@ -53,6 +54,7 @@ def load(
     where = resolve_device(device)
     number = resolve_dtype(dtype, where)
     shape = read_shape(model_dir)
+    check_supported(shape)
     tokenizer = read_tokenizer(model_dir, shape.vocab)
     if max_context is not None and not 1 <= max_context <= shape.max_context:
         raise ModelError(f"max_context must be between 1 and the model's {shape.max_context}, not {max_context}")

@@ -12,6 +12,7 @@ from headway.arithmetic.hf_config import shape_from_config
 from headway.arithmetic.shape import ModelShape, ShapeError
 from headway.engine.errors import ModelError
 
+MAX_LAYERS = 1024
 MAX_CONFIG_BYTES = 4 * 1024 * 1024
 MAX_INDEX_BYTES = 64 * 1024 * 1024
 MAX_TOKENIZER_BYTES = 128 * 1024 * 1024
@@ -41,6 +42,9 @@ def read_shape(model_dir: Path) -> ModelShape:
     config = read_json(path)
     if config.get("quantization_config"):
         raise ModelError(f"{path}: quantization_config is set; only fp32, fp16 and bf16 weights are supported")
+    layers = config.get("num_hidden_layers")
+    if isinstance(layers, int) and layers > MAX_LAYERS:
+        raise ModelError(f"{path}: num_hidden_layers is {layers}; the limit is {MAX_LAYERS}")
     try:
         return shape_from_config(config)
     except ShapeError as error:
