@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -76,7 +77,8 @@ class Loop:
         self._vocab = vocab
         self._depth = depth
         self._heartbeat_s = heartbeat_s
-        self._in_flight: deque[StepPlan] = deque()
+        self._in_flight: deque[tuple[StepPlan, int]] = deque()
+        """With the time at which each was submitted."""
         self._open: set[str] = set()
         self._replies = Replies()
         self._draining = False
@@ -119,17 +121,19 @@ class Loop:
                 return plan
             if plan.admitted:
                 self._transport.send(Began([admitted.request.id for admitted in plan.admitted]))
+            self._in_flight.append((plan, self._clock_ns()))
             self._executor.submit(plan)
-            self._in_flight.append(plan)
         return None
 
     def _collect(self) -> Stepped | None:
         if not self._in_flight:
             return None
         outcome = self._executor.collect()
-        committed = self._brain.commit(outcome, self._clock_ns())
-        rows = self._replies.rows(self._in_flight.popleft(), outcome, committed)
-        return Stepped(rows, self._stats())
+        plan, submitted_ns = self._in_flight.popleft()
+        done_ns = self._clock_ns()
+        outcome = replace(outcome, submitted_ns=submitted_ns, done_ns=done_ns)
+        committed = self._brain.commit(outcome, done_ns)
+        return Stepped(self._replies.rows(plan, outcome, committed), self._stats())
 
     def _send(self, step: Stepped | None) -> None:
         messages: list[Message] = [step] if step else []
@@ -153,5 +157,5 @@ class Loop:
 
     def describe(self) -> str:
         """For the dump of a broken engine. Names plans and requests, never what is in them."""
-        plans = ", ".join(f"step {plan.number} of {len(plan.slots)} rows" for plan in self._in_flight) or "no step"
+        plans = ", ".join(f"step {plan.number} of {len(plan.slots)} rows" for plan, _ in self._in_flight) or "no step"
         return f"{plans} in flight; {len(self._open)} open requests; {self._brain.stats()}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
+import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from typing import Any, Self, cast
@@ -31,7 +32,7 @@ class EngineChild(asyncio.Protocol):
         self._on_message, self._on_writable = on_message, on_writable
         self._frames = Frames("from_engine")
         self._transport: asyncio.Transport
-        self._process: asyncio.subprocess.Process
+        self._process: subprocess.Popen[bytes]
 
     @classmethod
     async def spawn(
@@ -48,18 +49,14 @@ class EngineChild(asyncio.Protocol):
                 ours, theirs = socket.socketpair()
                 on_failure.callback(ours.close)
                 with theirs:
-                    await child._execute(command, env, theirs.fileno())
+                    child._process = _execute([*command, "--fd", str(theirs.fileno())], env, theirs.fileno())
+                on_failure.callback(child._process.wait)
+                on_failure.callback(child._process.kill)
                 await asyncio.get_running_loop().create_connection(lambda: child, sock=ours)
                 on_failure.pop_all()
         except OSError as error:
             raise EngineUnusable(f"the engine process could not be started: {error}") from None
         return child
-
-    async def _execute(self, command: Sequence[str], env: Mapping[str, str] | None, fd: int) -> None:
-        # A group of its own: Ctrl-C in a terminal reaches only the HTTP process, which drains.
-        self._process = await asyncio.create_subprocess_exec(
-            *command, "--fd", str(fd), pass_fds=(fd,), env=env, stdin=asyncio.subprocess.DEVNULL, process_group=0
-        )
 
     @property
     def pid(self) -> int:
@@ -96,16 +93,9 @@ class EngineChild(asyncio.Protocol):
         self.lose("stopped")
         self._transport.abort()
         reason = self.lost.result()
-        if reason == _CLOSED:
-            # It is exiting by itself: its own status says more than our signal would.
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._process.wait(), 1.0)
-        if self._process.returncode is None:
-            with suppress(ProcessLookupError):
-                self._process.kill()
-            await self._process.wait()
-            return reason
-        return f"{reason} ({_status(self._process.returncode)})"
+        # When it is exiting by itself, its own status says more than our signal would.
+        await asyncio.to_thread(_finish, self._process, 1.0 if reason == _CLOSED else 0.0)
+        return f"{reason} ({_status(self._process.returncode)})" if reason == _CLOSED else reason
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -147,6 +137,18 @@ class EngineChild(asyncio.Protocol):
 
 
 _CLOSED = "the engine process ended"
+
+
+def _execute(command: Sequence[str], env: Mapping[str, str] | None, fd: int) -> subprocess.Popen[bytes]:
+    # A group of its own: Ctrl-C in a terminal reaches only the HTTP process, which drains.
+    return subprocess.Popen(command, pass_fds=(fd,), env=env, stdin=subprocess.DEVNULL, process_group=0)  # noqa: S603
+
+
+def _finish(process: subprocess.Popen[bytes], grace_s: float) -> None:
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(grace_s)
+    process.kill()
+    process.wait()
 
 
 def _status(returncode: int) -> str:

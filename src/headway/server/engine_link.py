@@ -200,7 +200,7 @@ class EngineLink:
         for sequence in self._outbox.engine_died(self._open.values()):
             self._close(sequence, EngineFailed(f"{sequence.id}: engines died while it was running, {sequence.crashes}"))
         for sequence in self._open.values():
-            sequence.sent = sequence.on_board = False
+            sequence.sent = sequence.on_board = sequence.drew = False
 
     def _give_up(self, reason: str) -> None:
         """Requests stop waiting for an engine; the attempts to start one go on."""
@@ -260,7 +260,7 @@ class EngineLink:
                 for row in rows:
                     sequence = self._open.get(row.id)
                     if sequence is not None:
-                        sequence.drew(row)
+                        sequence.take(row)
                         if row.token_ids:
                             self._outbox.clear(sequence)
                 self._pump()

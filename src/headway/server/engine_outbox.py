@@ -1,8 +1,9 @@
 """Which sequence goes to the engine next, and which one is to blame when an engine dies.
 
-Everything that rode in an engine's last steps is suspect. In the next engine suspects get on one at a time: each has to
-draw a token before the next one is sent. So when a suspect kills the engine again, no other can be meant, and only
-that one is quarantined. Sequences that were still queued are innocent and follow once the suspects are through.
+Everything on board when an engine died is suspect. In the next engine suspects get on one at a time: each has to draw a
+token before the next one is sent. When the engine dies again with one on trial, that one alone is blamed: if nobody
+else was on board it is quarantined, otherwise it is the first to get on the next engine, by itself. Sequences that were
+still queued are innocent and follow once the suspects are through.
 """
 
 from __future__ import annotations
@@ -48,19 +49,18 @@ class Outbox:
 
     def engine_died(self, unfinished: Iterable[OpenSequence]) -> list[OpenSequence]:
         """Takes back everything unfinished, in order of arrival; returns those that no engine may have again."""
+        everyone = list(unfinished)
+        riders = [sequence for sequence in everyone if sequence.on_board]
         trial, self._trial = self._trial, None
-        guilty = trial if trial is not None and trial.on_board else None
-        quarantined = []
-        untried, self._suspects, self._waiting = self._suspects, {}, {}
-        for sequence in unfinished:
-            if sequence.on_board and guilty is None:
-                sequence.crashes += 1
-            if sequence is guilty or sequence.crashes >= MAX_CRASHES:
-                quarantined.append(sequence)
-            elif sequence.on_board or sequence is trial or sequence.id in untried:
-                self._suspects[sequence.id] = sequence
-            else:
-                self._waiting[sequence.id] = sequence
+        tried = trial is not None and trial.on_board
+        for sequence in riders:
+            sequence.crashes += sequence is trial or not tried
+        quarantined = [s for s in riders if s.crashes >= MAX_CRASHES or (tried and s.crashes > 1 and riders == [s])]
+        # The one on trial is the next to try, alone; then those in their first steps, where most faults show.
+        riders.sort(key=lambda sequence: (sequence is not trial, sequence.drew))
+        untried = [s for s in everyone if s.id in self._suspects or (s is trial and not tried)]
+        self._suspects = {s.id: s for s in riders + untried if s not in quarantined}
+        self._waiting = {s.id: s for s in everyone if s.id not in self._suspects and s not in quarantined}
         return quarantined
 
 

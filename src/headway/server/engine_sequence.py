@@ -30,6 +30,8 @@ class OpenSequence:
         """It may ride in a step of the present engine, so that a crash may be its doing."""
         self.sent = False
         """The present engine has it."""
+        self.drew = False
+        """The present engine has drawn a token of it."""
         self.crashes = 0
         self.finishing: FinishReason | None = None
         self.expiry: asyncio.TimerHandle | None = None
@@ -66,10 +68,11 @@ class OpenSequence:
             timeout_ns=self.timeout_ns,
         )
 
-    def drew(self, row: RowTokens) -> None:
+    def take(self, row: RowTokens) -> None:
         if self.finishing:
             return
         if row.token_ids:
+            self.drew = True
             self._last_ns = time.monotonic_ns()
             self._first_ns = self._first_ns or self._last_ns
             self._emitted.extend(row.token_ids)
