@@ -38,6 +38,8 @@ FAMILIES = (
     "minimax_m3",
     "nemotron_h",
 )
+_NOT_MODELLED = ("hidden_size_per_layer_input", "num_kv_shared_layers", "use_double_wide_mlp")
+"""Keys that change the layers in a way that no shape here describes, unless they are 0 or false."""
 _TIED_BY_DEFAULT = ("gemma2", "gemma3_text", "gemma4_text")
 
 
@@ -50,6 +52,9 @@ def shape_from_config(config: Mapping[str, Any]) -> ModelShape:
     family = text.get("model_type")
     if family not in FAMILIES:
         raise ShapeError(f"model_type {family!r} is not supported; supported: {', '.join(FAMILIES)}")
+    for key in _NOT_MODELLED:
+        if text.get(key):
+            raise ShapeError(f"{key} {text[key]!r} is not supported; only 0 or false is")
     return ModelShape(
         family=family,
         hidden=positive(text, "hidden_size"),
@@ -65,10 +70,11 @@ def _layer(config: Config, family: str, kind: str, index: int) -> Layer:
     if family == "nemotron_h":
         mixer = attention(config, family, kind, index) if kind in ("mamba", "attention") else absent(config)
         return Layer(mixer, block_feed_forward(config, kind), norms=1)
-    norms = {"gemma2": 4, "gemma3_text": 4, "gemma4_text": 7}.get(family, 2)
+    ff = feed_forward(config, family, index)
+    norms = 4 if family.startswith("gemma") else 2
     return Layer(
         attention(config, family, kind, index),
-        feed_forward(config, family, index),
-        norms=norms,
+        ff,
+        norms=norms + 3 * (family == "gemma4_text" and ff.experts is not None),
         streams=count(config, "hc_mult") or 1,
     )

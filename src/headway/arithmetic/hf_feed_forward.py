@@ -74,6 +74,8 @@ def _activation(config: Config, family: str) -> Activation:
 def _dense(config: Config, family: str, index: int) -> bool:
     if index < count(config, "first_k_dense_replace"):
         return True
+    if family == "gemma4_text":
+        return not config.get("enable_moe_block")
     if family == "llama4_text":
         return (index + 1) % (count(config, "interleave_moe_layer_step") or 1) != 0
     if family.startswith("qwen"):
@@ -88,11 +90,9 @@ def _dense(config: Config, family: str, index: int) -> bool:
 def _dense_width(config: Config, family: str) -> int:
     if family == "llama4_text":
         return positive(config, "intermediate_size_mlp")
-    return (
-        positive(config, "dense_intermediate_size", "intermediate_size")
-        if family == "minimax_m3"
-        else positive(config, "intermediate_size")
-    )
+    if family == "minimax_m3":
+        return positive(config, "dense_intermediate_size")
+    return positive(config, "intermediate_size")
 
 
 def _experts(config: Config, family: str) -> Experts:

@@ -12,7 +12,7 @@ Config = Mapping[str, Any]
 
 def positive(config: Config, *keys: str) -> int:
     """The first of these keys that is present. Raises ShapeError unless it is a positive integer."""
-    key = next((k for k in keys if config.get(k) is not None), keys[0])
+    key = next((k for k in keys if config.get(k) is not None), " or ".join(keys))
     value = config.get(key)
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ShapeError(f"{key} must be a positive integer, not {value!r}")

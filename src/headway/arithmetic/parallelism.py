@@ -97,7 +97,8 @@ def weight_bytes_per_chip(model: ModelShape, precision: Precision, parallelism: 
         layers_bytes += layers * precision.small.size_bytes(vector_params(layer, model.hidden))
     tables = 1 if model.tied_embeddings or parallelism.pipeline > 1 else 2
     table_bytes = tables * precision.small.size_bytes(model.vocab * model.hidden) / parallelism.tensor
-    return layers_bytes * _fullest_stage(model, parallelism) + table_bytes
+    final_norm = precision.small.size_bytes(model.hidden)
+    return layers_bytes * _fullest_stage(model, parallelism) + table_bytes + final_norm
 
 
 def kv_bytes_per_chip(model: ModelShape, length: int, batch: int, precision: Precision, cut: Parallelism) -> float:

@@ -1,0 +1,98 @@
+"""Configs that lack a key, contradict themselves or are of no known family: one line that says what, and what fits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headway.arithmetic.hf_config import FAMILIES, shape_from_config
+from headway.arithmetic.shape import ShapeError
+from tests.arithmetic.models import catalog, model
+
+LLAMA = {
+    "model_type": "llama",
+    "hidden_size": 64,
+    "vocab_size": 100,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "intermediate_size": 128,
+    "max_position_embeddings": 256,
+}
+
+
+def test_a_llama() -> None:
+    shape = shape_from_config(LLAMA)
+    assert shape.num_params == 2 * 100 * 64 + 64 + 2 * (64 * (64 + 2 * 32) + 64 * 64 + 3 * 64 * 128 + 2 * 64)
+    assert shape.kv_values_per_token == 2 * 2 * 2 * 16
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"model_type": "gpt5"}, "model_type 'gpt5' is not supported; supported: llama"),
+        ({"hidden_size": None}, "hidden_size must be a positive integer, not None"),
+        ({"hidden_size": "64"}, "hidden_size must be a positive integer"),
+        ({"vocab_size": -1}, "vocab_size must be a positive integer, not -1"),
+        ({"vocab_size": True}, "vocab_size must be a positive integer"),
+        ({"num_attention_heads": 0}, "num_attention_heads must be a positive integer"),
+        ({"num_key_value_heads": 3}, "num_attention_heads 4 is not a multiple of num_key_value_heads 3"),
+        ({"num_key_value_heads": "2"}, "num_key_value_heads must be a positive integer"),
+        ({"num_hidden_layers": 10**9}, "num_hidden_layers must be at most 10000"),
+        ({"hidden_act": "tanh"}, "hidden_act 'tanh' is not supported; supported: silu"),
+        ({"rope_scaling": {"rope_type": "su"}}, "rope type 'su' is not supported"),
+        ({"rope_scaling": [1]}, "rope_scaling must be an object"),
+        ({"rope_theta": -1}, "rope_theta must be a number that is not negative"),
+        ({"rms_norm_eps": float("nan")}, "rms_norm_eps must be a number"),
+        ({"layer_types": ["full_attention"]}, "layer_types must be a list with an entry for each of the 2 layers"),
+        ({"layer_types": ["full_attention", "ring"]}, "layer_types 'ring' is not supported"),
+        ({"model_type": "mixtral"}, "num_local_experts must be a positive integer"),
+        (
+            {"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 5},
+            "5 experts for each token are more than the 4",
+        ),
+        ({"model_type": "deepseek_v3"}, "num_experts or n_routed_experts or num_local_experts must be a positive"),
+        (
+            {"model_type": "deepseek_v3", "n_routed_experts": 4, "num_experts_per_tok": 2},
+            "qk_rope_head_dim must be a positive integer",
+        ),
+        ({"model_type": "gemma4_text", "num_kv_shared_layers": 10}, "num_kv_shared_layers 10 is not supported"),
+        ({"model_type": "minimax_m1"}, "attn_type_list must be a list"),
+        ({"model_type": "nemotron_h", "hybrid_override_pattern": "MXM"}, "block"),
+        ({"model_type": "deepseek_v4", "compress_ratios": [4, 7]}, "compress_ratios must hold 0, 4 or 128, not 7"),
+    ],
+)
+def test_refusals(change: dict[str, Any], words: str) -> None:
+    with pytest.raises(ShapeError) as caught:
+        shape_from_config({**LLAMA, **change})
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_every_family_is_in_the_catalog() -> None:
+    types = set()
+    for name in catalog().configs:
+        types.add(model(name).family)
+    assert types == set(FAMILIES)
+
+
+def test_hybrids_alternate_as_their_configs_say() -> None:
+    def kinds(name: str) -> list[str]:
+        return [layer.attention.kind for layer in model(name).layers]
+
+    assert kinds("gemma-3-27b").count("full") == 10
+    assert kinds("gemma-2-9b")[:4] == ["window", "full", "window", "full"]
+    assert kinds("llama-4-scout")[:4] == ["chunked", "chunked", "chunked", "full"]
+    assert kinds("qwen3-next-80b-a3b")[:4] == ["linear", "linear", "linear", "full"]
+    assert kinds("kimi-k3").count("latent") == 24
+    assert kinds("deepseek-v4-flash").count("compressed") == 41
+    assert kinds("nemotron-3-super-120b-a12b").count("none") == 40
+    assert kinds("minimax-m1")[7] == "full"
+
+
+def test_first_layers_are_dense_where_the_config_says() -> None:
+    v3, maverick = model("deepseek-v3"), model("llama-4-maverick")
+    assert [layer.feed_forward.experts is None for layer in v3.layers[:4]] == [True, True, True, False]
+    assert [layer.feed_forward.experts is None for layer in maverick.layers[:4]] == [True, False, True, False]
+    assert v3.layers[3].feed_forward.inner == 2048

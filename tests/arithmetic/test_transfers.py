@@ -1,0 +1,75 @@
+"""Bytes and rounds of what chips send to each other."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from headway.arithmetic.attends import spans
+from headway.arithmetic.experts import destinations, imbalance, popular_experts_touched, zipf_popularity
+from headway.arithmetic.parallelism import Parallelism
+from headway.arithmetic.step_shape import decode
+from headway.arithmetic.transfers import all_reduce, all_to_all
+from headway.arithmetic.work import step_work
+from tests.arithmetic.models import model
+
+MB = np.float64(1e6)
+
+
+def test_all_reduce_inside_one_domain() -> None:
+    t = all_reduce("", 8, MB, domain=8)
+    assert (t.inside_bytes, t.outside_bytes) == (2 * 7 / 8 * 1e6, 0)
+    assert (t.inside_rounds, t.outside_rounds) == (2, 0)
+
+
+def test_all_reduce_over_domains_sends_a_slice_outside() -> None:
+    t = all_reduce("", 32, MB, domain=8)
+    assert (t.inside_bytes, t.outside_bytes) == (2 * 7 / 8 * 1e6, 2 * 3 / 4 * 1e6 / 8)
+    assert (t.inside_rounds, t.outside_rounds) == (2, 2)
+
+
+def test_all_to_all_splits_by_where_the_peers_are() -> None:
+    t = all_to_all("", 16, MB, domain=8)
+    assert t.inside_bytes == pytest.approx(1e6 * 7 / 15)
+    assert t.inside_bytes + t.outside_bytes == pytest.approx(1e6)
+    assert all_to_all("", 8, MB, domain=72).outside_bytes == 0
+
+
+def test_tensor_parallel_llama_reduces_twice_a_layer() -> None:
+    shape = model("llama-3.1-70b")
+    work = step_work(shape, decode(spans(shape), 32, 100), cut=Parallelism(tensor=8))
+    assert [(t.name, t.count) for t in work.transfers] == [("after attention", 80), ("after feed-forward", 80)]
+    assert work.transfers[0].inside_bytes == 2 * 7 / 8 * 32 * 8192 * 2
+
+
+def test_one_chip_sends_nothing() -> None:
+    shape = model("deepseek-v3")
+    assert step_work(shape, decode(spans(shape), 32, 100)).transfers == ()
+
+
+def test_expert_parallelism_sends_tokens_to_their_experts() -> None:
+    shape = model("deepseek-v3")
+    cut = Parallelism(data=64, expert=64)
+    work = step_work(shape, decode(spans(shape), 6400, 100), cut=cut)
+    to, back = (next(t for t in work.transfers if t.name == name) for name in ("to experts", "from experts"))
+    assert to.count == back.count == 58
+    assert to.inside_bytes == pytest.approx(100 * destinations(64, 8) * 7168 * 2)
+    assert to.group == 64
+
+
+def test_pipeline_hands_over_between_stages() -> None:
+    shape = model("llama-3.1-70b")
+    work = step_work(shape, decode(spans(shape), 32, 100), cut=Parallelism(pipeline=4), domain=2)
+    (hop,) = work.transfers
+    assert (hop.kind, hop.count, hop.outside_bytes) == ("point_to_point", 3, 32 * 8192 * 2)
+
+
+def test_popularity() -> None:
+    even = np.full(256, 8 / 256)
+    assert imbalance(even, 8) == pytest.approx(1)
+    skewed = zipf_popularity(256, 8, 1.0)
+    assert skewed.sum() == pytest.approx(8)
+    assert skewed.max() <= 1
+    assert imbalance(skewed, 64) > 2
+    assert popular_experts_touched(even, np.array([32.0])) == pytest.approx(256 * (1 - (1 - 8 / 256) ** 32))
+    assert popular_experts_touched(skewed, np.array([32.0])) < popular_experts_touched(even, np.array([32.0]))
