@@ -129,7 +129,7 @@ class PromptReader:
 
 
 def context_exceeded(max_context: int, what: str, param: str) -> ApiError:
-    message = f"this model's maximum context length is {max_context} tokens, but {what}"
+    message = f"`{param}`: this model's maximum context length is {max_context} tokens, but {what}"
     return invalid(message, param, "context_length_exceeded")
 
 

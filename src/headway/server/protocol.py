@@ -12,9 +12,9 @@ from headway.server.errors import ApiError, invalid
 from headway.server.limits import SCHEMA
 from headway.server.unsupported import refuse_unsupported
 
-TokenId = Annotated[int, Meta(ge=0)]
-StopString = Annotated[str, Meta(min_length=1, max_length=SCHEMA.stop_chars)]
 INT64_MAX = 2**63 - 1
+TokenId = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+StopString = Annotated[str, Meta(min_length=1, max_length=SCHEMA.stop_chars)]
 
 
 class StreamOptions(msgspec.Struct, frozen=True):
@@ -27,7 +27,7 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     model: str
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-    max_tokens: Annotated[int, Meta(ge=0)] | None = None
+    max_tokens: Annotated[int, Meta(ge=0, le=INT64_MAX)] | None = None
     n: Annotated[int, Meta(ge=1, le=SCHEMA.n)] | None = None
     stop: StopString | Annotated[list[StopString], Meta(max_length=SCHEMA.stop_strings)] | None = None
     seed: Annotated[int, Meta(ge=-INT64_MAX - 1, le=INT64_MAX)] | None = None

@@ -9,7 +9,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from headway.scheduler.request import FinishReason
 from headway.server.limits import SCHEMA
-from headway.server.protocol import GenerationRequest
+from headway.server.protocol import INT64_MAX, GenerationRequest
 from headway.server.usage import Usage
 
 
@@ -31,8 +31,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 
 class ChatRequest(GenerationRequest, frozen=True, kw_only=True):
     messages: Annotated[list[Message], Meta(min_length=1, max_length=SCHEMA.messages)]
-    max_completion_tokens: Annotated[int, Meta(ge=1)] | None = None
-    max_tokens: Annotated[int, Meta(ge=1)] | None = None
+    max_completion_tokens: Annotated[int, Meta(ge=1, le=INT64_MAX)] | None = None
+    max_tokens: Annotated[int, Meta(ge=1, le=INT64_MAX)] | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Meta(ge=0, le=SCHEMA.top_logprobs)] | None = None
     add_generation_prompt: bool | None = None
