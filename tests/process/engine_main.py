@@ -1,4 +1,4 @@
-"""An engine process around the scripted body: `python engine_main.py [--step-s S] [--fault KIND] --fd N`."""
+"""An engine process around the scripted body: `python engine_main.py [OPTIONS] --life L --fd N`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import pickle
 import socket
 import sys
 import time
-from pathlib import Path
 
 from scripted_engine import VOCAB, ScriptedExecutor
 
@@ -21,17 +20,14 @@ from headway.scheduler.scheduler import Scheduler
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--fd", type=int, required=True)
+    parser.add_argument("--life", type=int, required=True)
     parser.add_argument("--step-s", type=float, default=0.0)
     parser.add_argument("--fault", default="")
-    parser.add_argument("--once", type=Path, help="a file: with it the fault shows only until the file exists")
+    parser.add_argument("--once", action="store_true", help="only the first engine misbehaves")
     parser.add_argument("--max-running", type=int, default=64)
     parser.add_argument("--blocks", type=int, default=4096)
     options = parser.parse_args()
-    fault = options.fault
-    if options.once is not None:
-        if options.once.exists():
-            fault = ""
-        options.once.touch()
+    fault = "" if options.once and options.life else options.fault
     protocol = PROTOCOL + 6 if fault == "protocol" else PROTOCOL
     ready = Ready(protocol, "scripted", VOCAB, 512, 16, options.blocks, options.max_running, "none", "none")
     if fault:

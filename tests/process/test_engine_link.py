@@ -193,8 +193,8 @@ async def test_a_failed_step_fails_its_requests_without_a_restart(start: Start) 
 
 
 @pytest.mark.parametrize("fault", ["garbage", "pickle", "twice"])
-async def test_garbage_on_the_socket_costs_an_engine_and_no_request(start: Start, fault: str, tmp_path: Path) -> None:
-    link = await start("--fault", fault, "--once", str(tmp_path / "flag"))
+async def test_garbage_on_the_socket_costs_an_engine_and_no_request(start: Start, fault: str) -> None:
+    link = await start("--fault", fault, "--once")
     tokens, _ = await read(link.generate(submit("a", 100)))
     assert tokens == continuation(100, PROMPT, 20)
     assert link.restarts_total == 1

@@ -38,18 +38,22 @@ class EngineChild(asyncio.Protocol):
     async def spawn(
         cls,
         command: Sequence[str],
+        life: int,
         env: Mapping[str, str] | None,
         on_message: Callable[[FromEngine], None],
         on_writable: Callable[[], None],
     ) -> Self:
-        """Starts `command --fd N`, N being its end of the socket. Raises EngineUnusable when it can't be started."""
+        """Starts `command --life L --fd N`: L engines came before it, and N is its end of the socket.
+
+        Raises EngineUnusable when it can't be started.
+        """
         child = cls(on_message, on_writable)
         try:
             with ExitStack() as on_failure:
                 ours, theirs = socket.socketpair()
                 on_failure.callback(ours.close)
                 with theirs:
-                    child._process = _execute([*command, "--fd", str(theirs.fileno())], env, theirs.fileno())
+                    child._process = _execute([*command, "--life", str(life)], theirs.fileno(), env)
                 on_failure.callback(child._process.wait)
                 on_failure.callback(child._process.kill)
                 await asyncio.get_running_loop().create_connection(lambda: child, sock=ours)
@@ -139,9 +143,10 @@ class EngineChild(asyncio.Protocol):
 _CLOSED = "the engine process ended"
 
 
-def _execute(command: Sequence[str], env: Mapping[str, str] | None, fd: int) -> subprocess.Popen[bytes]:
+def _execute(command: Sequence[str], fd: int, env: Mapping[str, str] | None) -> subprocess.Popen[bytes]:
     # A group of its own: Ctrl-C in a terminal reaches only the HTTP process, which drains.
-    return subprocess.Popen(command, pass_fds=(fd,), env=env, stdin=subprocess.DEVNULL, process_group=0)  # noqa: S603
+    arguments = [*command, "--fd", str(fd)]
+    return subprocess.Popen(arguments, pass_fds=(fd,), env=env, stdin=subprocess.DEVNULL, process_group=0)  # noqa: S603
 
 
 def _finish(process: subprocess.Popen[bytes], grace_s: float) -> None:

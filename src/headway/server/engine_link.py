@@ -39,7 +39,10 @@ log = logging.getLogger(__name__)
 
 
 class EngineLink:
-    """An `EngineClient` for one engine process, started by `command` with `--fd N` appended. For one event loop."""
+    """An `EngineClient` for one engine process, started by `command` with `--life L --fd N` appended.
+
+    For one event loop.
+    """
 
     def __init__(
         self,
@@ -178,7 +181,7 @@ class EngineLink:
                     self._give_up(str(unusable))
 
     async def _start_child(self) -> EngineChild:
-        child = await EngineChild.spawn(self._command, self._env, self._receive, self._pump)
+        child = await EngineChild.spawn(self._command, self._restarts, self._env, self._receive, self._pump)
         try:
             self._info = await child.greet(self._patience.start_s)
         except BaseException:

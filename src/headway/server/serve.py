@@ -54,12 +54,20 @@ class Server(uvicorn.Server):
             cut.cancel()
 
 
-def run(app: App, settings: Settings) -> None:
-    """Serves until SIGTERM or SIGINT, drains, and returns. A second SIGINT ends the draining."""
+async def serve(app: App, settings: Settings, listener: socket.socket | None = None) -> None:
+    """Until SIGTERM or SIGINT, and then until drained; a second SIGINT ends the draining.
+
+    `listener` is a socket that is bound already; without one `settings` say where to bind.
+    """
     # uvicorn's own log lines can be set off by any client at any rate.
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
     with _signals_end_here():
-        Server(app, settings).run()
+        await Server(app, settings).serve([listener] if listener else None)
+
+
+def run(app: App, settings: Settings) -> None:
+    """`serve` in an event loop of its own."""
+    asyncio.run(serve(app, settings))
 
 
 @contextmanager

@@ -1,0 +1,32 @@
+"""Sizes on the command line."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import click
+
+_UNITS = {"": 1, "B": 1}
+_UNITS |= {f"{prefix}B": 1000**power for power, prefix in enumerate(("k", "M", "G", "T"), 1)}
+_UNITS |= {f"{prefix}iB": 1024**power for power, prefix in enumerate(("K", "M", "G", "T"), 1)}
+_SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,6})?) ?([A-Za-z]{0,3})")
+
+
+class ByteSize(click.ParamType):  # type: ignore[type-arg, unused-ignore]
+    """An integer, or a number with a unit: GB is 10^9 bytes, GiB is 2^30."""
+
+    name = "bytes"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        match = _SIZE.fullmatch(str(value))
+        if match is None or match[2] not in _UNITS:
+            self.fail(
+                f"{value!r} is not a size: a number, alone or with one of {', '.join(list(_UNITS)[1:])}", param, ctx
+            )
+        size = int(float(match[1]) * _UNITS[match[2]])
+        if size < 1:
+            self.fail(f"{value!r} is less than one byte", param, ctx)
+        return size

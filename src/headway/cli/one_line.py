@@ -1,0 +1,28 @@
+"""A group whose errors are one line each."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+INTERRUPTED = 130
+
+
+class OneLineGroup(click.Group):
+    """A user's mistake ends with its exit code, 2 for an option and 1 for anything else, and one line on stderr."""
+
+    def main(self, args: Sequence[str] | None = None, **extra: Any) -> Any:  # type: ignore[override]
+        standalone = extra.pop("standalone_mode", True)
+        if not standalone:
+            return super().main(args, standalone_mode=False, **extra)
+        try:
+            result = super().main(args, standalone_mode=False, **extra)
+        except click.ClickException as error:
+            click.echo(f"headway: {' '.join(error.format_message().split())}", err=True)
+            sys.exit(error.exit_code)
+        except (click.Abort, KeyboardInterrupt):
+            sys.exit(INTERRUPTED)
+        sys.exit(result if isinstance(result, int) else 0)

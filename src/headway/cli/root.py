@@ -1,0 +1,20 @@
+"""`headway` and its commands. What a command needs is imported when it runs, so that help comes at once."""
+
+from __future__ import annotations
+
+import click
+
+from headway.cli.one_line import OneLineGroup
+from headway.cli.serve import serve
+
+
+@click.group(cls=OneLineGroup, no_args_is_help=False, invoke_without_command=True)
+@click.version_option(package_name="headway", message="headway %(version)s")
+@click.pass_context
+def main(context: click.Context) -> None:
+    """LLM inference as one system: one scheduler that serves, simulates, plans and measures."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+main.add_command(serve)
