@@ -67,7 +67,7 @@ class Model:
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """[N, hidden] to [N, vocab] in fp32."""
         normed = _norm(hidden, self.weights.norm, self.shape.norm_eps)
-        return functional.linear(normed, self.weights.head).float()
+        return self.weights.head(normed).float()
 
     def erase(self, batch: StepBatch, tokens: Ints) -> None:
         """Zeroes the K and V of some of the step's tokens [N], in every layer."""
@@ -83,7 +83,7 @@ class Model:
 
     def _attention(self, x: torch.Tensor, index: int, a: Attention, batch: StepBatch) -> torch.Tensor:
         weights = self.weights.layers[index]
-        qkv = functional.linear(x, weights.qkv, weights.qkv_bias).view(-1, a.num_heads + 2 * a.num_kv_heads, a.head_dim)
+        qkv = weights.qkv(x).view(-1, a.num_heads + 2 * a.num_kv_heads, a.head_dim)
         qk, v = qkv[:, : a.num_heads + a.num_kv_heads], qkv[:, a.num_heads + a.num_kv_heads :]
         if weights.q_norm is not None and weights.k_norm is not None:
             q = _norm(qk[:, : a.num_heads], weights.q_norm, self.shape.norm_eps)
@@ -94,14 +94,14 @@ class Model:
         out = attend(
             qk[:, : a.num_heads], qk[:, a.num_heads :], v, self.cache.layers[index], group, self.cache.block_size
         )
-        return functional.linear(out, weights.output, weights.output_bias)
+        return weights.output(out)
 
 
 def _feed_forward(x: torch.Tensor, f: FeedForward, weights: LayerWeights) -> torch.Tensor:
-    gate_up = functional.linear(x, weights.gate_up, weights.gate_up_bias)
+    gate_up = weights.gate_up(x)
     gate, up = gate_up[:, : f.inner], gate_up[:, f.inner :]
     active = functional.silu(gate) if f.activation == "silu" else functional.gelu(gate, approximate="tanh")
-    return functional.linear(active * up, weights.down, weights.down_bias)
+    return weights.down(active * up)
 
 
 def _norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from headway.arithmetic.shape import ModelShape
 
+MATRICES = frozenset({"qkv", "output", "gate_up", "down", "head"})
+"""Fields that are only ever multiplied with."""
+
 
 @dataclass(frozen=True, slots=True)
 class Part:
