@@ -279,8 +279,7 @@ def test_a_client_that_leaves_behind_a_pipelined_request(live: Live) -> None:
 
 def test_a072_a_client_that_does_not_read(directory: Path) -> None:
     with serving(directory, limits=Limits(write_stall_s=0.2, drain_s=2.0)) as live:
-        live.draws([[5] * 100] * 10**6)
-        live.engine.info = live.engine.info
+        live.draws([[5]] * 1000)
         with socket.socket() as sock:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             sock.connect(("127.0.0.1", live.port))
@@ -300,12 +299,14 @@ def test_a072_a_client_that_does_not_read(directory: Path) -> None:
 def test_drain_lets_streams_finish_and_takes_nothing_new(directory: Path) -> None:
     with serving(directory, limits=Limits(drain_s=10.0)) as live:
         live.says("one two three four", pause_s=0.05)
-        with httpx.Client(base_url=live.url) as client:
-            with client.stream("POST", "/v1/chat/completions", json=BODY) as response:
-                lines = response.iter_lines()
-                next(lines)
-                live.server.should_exit = True
-                text = "\n".join(lines)
+        with (
+            httpx.Client(base_url=live.url) as client,
+            client.stream("POST", "/v1/chat/completions", json=BODY) as response,
+        ):
+            lines = response.iter_lines()
+            next(lines)
+            live.server.should_exit = True
+            text = "\n".join(lines)
         assert text.endswith("data: [DONE]\n")
         assert "four" in "".join(item["choices"][0]["delta"].get("content", "") for item in events(text)[:-1])
         with pytest.raises(httpx.ConnectError):

@@ -28,6 +28,8 @@ class HeadwayProtocol(H11Protocol):
         self._waiting_for: Literal["header", "body"] | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._closing: asyncio.TimerHandle | None = None
+        # uvicorn would log every request, query string included, to whatever handlers the root logger has.
+        self.access_log = False
         application = self.app
 
         async def with_abort(scope: Scope, receive: Receive, send: Send) -> None:

@@ -57,7 +57,8 @@ class PromptReader:
         return await self._run(size, lambda: [self._completion(prompt, special) for prompt in prompts])
 
     async def text(self, text: str, add_special_tokens: bool) -> Prompt:
-        return await self._run(len(text), lambda: self._completion(text, add_special_tokens))
+        """For counting: it may be longer than the context."""
+        return await self._run(len(text), lambda: self._counted(text, add_special_tokens))
 
     def check_token_ids(self, token_ids: Sequence[int], param: str) -> None:
         worst = max(token_ids, default=0)
@@ -75,6 +76,10 @@ class PromptReader:
             return Prompt(prompt)
         self._check_size(prompt, "prompt")
         return Prompt(self._text.tokens.encode(prompt, add_special_tokens=add_special_tokens), prompt)
+
+    def _counted(self, text: str, add_special_tokens: bool) -> Prompt:
+        self._check_size(text, "prompt", fits_context=False)
+        return Prompt(self._text.tokens.encode(text, add_special_tokens=add_special_tokens), text)
 
     def _chat(self, messages: Sequence[Mapping[str, Any]], add_generation_prompt: bool) -> Prompt:
         template = self._text.template
@@ -118,13 +123,13 @@ class PromptReader:
                 ids += tokens.encode_plain(names.sub(lambda found: mask[found[0]], piece) if names else piece)
         return ids
 
-    def _check_size(self, text: str, param: str) -> None:
+    def _check_size(self, text: str, param: str, *, fits_context: bool = True) -> None:
         """Refuses what can't fit before time is spent on it: a token stands for so many bytes at most."""
         size = len(text.encode("utf-8", "surrogatepass"))
         if size > self._limits.prompt_bytes:
             raise invalid(f"`{param}`: {size} bytes of text, more than the limit of {self._limits.prompt_bytes}", param)
         least = -(-size // self._text.tokens.longest_token_bytes)
-        if least > self._max_context:
+        if fits_context and least > self._max_context:
             raise context_exceeded(self._max_context, f"the prompt has at least {least} tokens", param)
 
 

@@ -1,0 +1,135 @@
+"""What is refused at start, and how a server ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from headway.scheduler.config import ConfigError
+from headway.server import model_text
+from headway.server.app import build_app
+from headway.server.model_text import ModelText
+from headway.server.settings import Settings
+from headway.server.text import TokenText
+from tests.server.model_files import STOP, build_tokenizer, write_model
+from tests.server.scripted_engine import ScriptedEngine
+
+
+def app_of(directory: Path, vocab: int) -> object:
+    return build_app(ScriptedEngine(vocab, lambda _: []), Settings(model="m", directory=directory))
+
+
+def test_a102_a_vocabulary_larger_than_the_model(directory: Path) -> None:
+    vocab = ModelText.from_directory(directory).tokens.vocab
+    app_of(directory, vocab)
+    with pytest.raises(ConfigError, match=f"{vocab} tokens, the model only {vocab - 1}"):
+        app_of(directory, vocab - 1)
+
+
+def test_a102_end_tokens_outside(tmp_path: Path) -> None:
+    write_model(tmp_path)
+    (tmp_path / "generation_config.json").write_text('{"eos_token_id": 5000}')
+    with pytest.raises(ConfigError, match="5000"):
+        app_of(tmp_path, 420)
+
+
+def test_a102_a_file_that_is_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model_text, "MAX_FILE_BYTES", 1000)
+    with pytest.raises(ConfigError, match=r"tokenizer.json has \d+ bytes"):
+        ModelText.from_directory(write_model(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "match"),
+    [
+        ("tokenizer.json", "{}", "is not a tokenizer"),
+        ("tokenizer.json", "\xff", "tokenizer.json"),
+        ("tokenizer_config.json", "[", "is not JSON"),
+        ("tokenizer_config.json", "[]", "JSON object"),
+        ("chat_template.jinja", "{% for %}", "template"),
+    ],
+)
+def test_files_that_can_not_be_used(tmp_path: Path, name: str, content: str, match: str) -> None:
+    write_model(tmp_path)
+    (tmp_path / name).write_text(content, "latin-1")
+    with pytest.raises(ConfigError, match=match):
+        ModelText.from_directory(tmp_path)
+
+
+def test_no_tokenizer(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"can't read tokenizer.json"):
+        ModelText.from_directory(tmp_path)
+
+
+def test_a_tokenizer_without_a_table_of_bytes() -> None:
+    tokenizer = build_tokenizer()
+    tokenizer.decoder = None
+    with pytest.raises(ConfigError, match="decoder"):
+        TokenText(tokenizer)
+
+
+def test_a_tokenizer_that_cuts_is_told_not_to() -> None:
+    tokenizer = build_tokenizer()
+    tokenizer.enable_truncation(3)
+    tokenizer.enable_padding(length=50)
+    assert len(TokenText(tokenizer).encode("one two three four five six")) == len(
+        build_tokenizer().encode("one two three four five six").ids
+    )
+
+
+def test_where_end_tokens_come_from(tmp_path: Path) -> None:
+    write_model(tmp_path)
+    assert ModelText.from_directory(tmp_path).eos_token_ids == (STOP, 0)
+    (tmp_path / "generation_config.json").unlink()
+    (tmp_path / "config.json").write_text(json.dumps({"eos_token_id": 0}))
+    assert ModelText.from_directory(tmp_path).eos_token_ids == (0,)
+    (tmp_path / "config.json").unlink()
+    assert ModelText.from_directory(tmp_path).eos_token_ids == (STOP,)
+
+
+def test_named_templates(tmp_path: Path) -> None:
+    write_model(tmp_path)
+    config = {"chat_template": [{"name": "tool_use", "template": "no"}, {"name": "default", "template": "yes"}]}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    template = ModelText.from_directory(tmp_path).template
+    assert template is not None
+    assert template.render([], add_generation_prompt=True, max_chars=100) == "yes"
+
+
+_PROGRAM = """
+import sys
+from pathlib import Path
+from headway.server.app import build_app
+from headway.server.serve import run
+from headway.server.settings import Settings
+from tests.server.scripted_engine import ScriptedEngine
+settings = Settings(model="tiny", directory=Path(sys.argv[1]), port=int(sys.argv[2]))
+engine = ScriptedEngine(420, lambda _: [[5], 0.2, [5], 0.2, [5], [2]])
+run(build_app(engine, settings), settings)
+print("drained")
+"""
+
+
+def test_sigterm_drains_and_exits_with_0(directory: Path, free_port: int) -> None:
+    command = [sys.executable, "-c", _PROGRAM, str(directory), str(free_port)]
+    root = str(Path(__file__).parents[2])
+    process = subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True, env={**os.environ})
+    transport = httpx.HTTPTransport(retries=8)  # with back-off, until it listens
+    body = {"model": "tiny", "messages": [{"role": "user", "content": "x"}], "stream": True}
+    client = httpx.Client(base_url=f"http://127.0.0.1:{free_port}", transport=transport, timeout=20)
+    with client, client.stream("POST", "/v1/chat/completions", json=body) as response:
+        lines = response.iter_lines()
+        next(lines)
+        process.send_signal(signal.SIGTERM)
+        text = "\n".join(lines)
+    assert text.endswith("data: [DONE]\n")
+    output, _ = process.communicate(timeout=20)
+    assert output == "drained\n"
+    assert process.returncode == 0
