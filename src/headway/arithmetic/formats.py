@@ -62,6 +62,9 @@ def number_format(name: str) -> Format:
     return FORMATS[name]
 
 
+_QUANTISED: tuple[Part, ...] = ("attention", "feed_forward", "shared_experts")
+
+
 @dataclass(frozen=True, slots=True)
 class Precision:
     """What is stored and multiplied in which format. Embedding, head, router and norms stay in `small`."""
@@ -74,26 +77,43 @@ class Precision:
     small: Format = FORMATS["bf16"]
     state: Format = FORMATS["fp32"]
     rate: Rate = "bf16"
+    expert_rate: Rate | None = None
     attention_rate: Rate = "bf16"
 
     def of(self, part: Part) -> Format:
         if part == "experts":
             return self.experts or self.weights
-        return self.weights if part in ("attention", "feed_forward", "shared_experts") else self.small
+        return self.weights if part in _QUANTISED else self.small
+
+    def rate_of(self, part: Part) -> Rate:
+        if part == "experts":
+            return self.expert_rate or self.rate
+        return self.rate if part in _QUANTISED else "bf16"
 
 
-def precision(weights: str = "bf16", kv: str = "bf16", rate: Rate | None = None) -> Precision:
-    """By format names. Weights of 8 bits are multiplied at the 8-bit rate, MX/NV 4-bit ones at the fp4 rate, and 4-bit
-    integer ones (which are widened first) at the bf16 rate, unless `rate` says otherwise. `small` follows an 8-bit or
-    wider format no further than bf16.
+_RATES: dict[str, Rate] = {
+    "fp8": "fp8",
+    "fp8_block128": "fp8",
+    "mxfp8": "fp8",
+    "int8": "int8",
+    "mxfp4": "fp4",
+    "nvfp4": "fp4",
+}
+"""All others are widened first and multiplied at the bf16 rate."""
+
+
+def precision(weights: str = "bf16", kv: str = "bf16", experts: str | None = None) -> Precision:
+    """By format names; `experts` where the routed ones differ. Activations go with the expert's (or the weights') rate:
+    fp8 where that is fp8 or fp4. Raises ShapeError for an unknown name.
     """
-    fmt = number_format(weights)
-    rates: dict[str, Rate] = {"fp8": "fp8", "fp8_block128": "fp8", "mxfp8": "fp8", "int8": "int8"}
-    rates |= {"mxfp4": "fp4", "nvfp4": "fp4"}
+    fmt, expert_fmt = number_format(weights), number_format(experts or weights)
+    rate, expert_rate = _RATES.get(weights, "bf16"), _RATES.get(experts or weights, "bf16")
     return Precision(
         weights=fmt,
         kv=number_format(kv),
-        activations=FORMATS["fp8"] if rates.get(weights) in ("fp8", "fp4") else FORMATS["bf16"],
+        activations=FORMATS["fp8"] if expert_rate in ("fp8", "fp4") else FORMATS["bf16"],
+        experts=expert_fmt,
         small=fmt if fmt.bits > 16 else FORMATS["bf16"],
-        rate=rate or rates.get(weights, "bf16"),
+        rate=rate,
+        expert_rate=expert_rate,
     )

@@ -134,7 +134,7 @@ def _matrix_op(
         m.part,
         layer.attention.kind,
         layers,
-        p.rate if m.part in ("attention", "feed_forward", "shared_experts", "experts") else "bf16",
+        p.rate_of(m.part),
         flops=2.0 * active * m.inputs * m.outputs * tokens / parts,
         weight_bytes=weights,
         activation_bytes=active * (m.inputs + m.outputs) * act_bytes * tokens / parts,

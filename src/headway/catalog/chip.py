@@ -77,10 +77,14 @@ class Chip:
             )
         return value
 
+    def read_s(self, size_bytes: float) -> float:
+        """Time to read that much main memory at the peak."""
+        return size_bytes / self.hbm_bytes_per_s
+
     @property
     def drain_s(self) -> float:
         """Time to read the whole memory once: the longest step that memory alone can cause."""
-        return self.hbm_bytes / self.hbm_bytes_per_s
+        return self.read_s(self.hbm_bytes)
 
     def ridge(self, rate: str) -> float:
         """FLOPs a byte at which compute and memory take equally long."""

@@ -1,0 +1,67 @@
+"""How much cache a token, a context and a batch take, and how many chips that is."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from headway.arithmetic.cache import kv_bytes, kv_bytes_constant, kv_bytes_per_token
+from headway.arithmetic.formats import Precision
+from headway.arithmetic.parallelism import weight_bytes
+from headway.arithmetic.shape import ModelShape
+from headway.catalog import Chip
+from headway.roofline.capacity import chips_for_bytes, length_where_kv_reaches
+
+ASSUMPTIONS = (
+    "every sequence is as long as the context; no prefix is shared",
+    "chips are counted by whole memory, with nothing kept for activations or the runtime",
+    "whole chips are the next integer; tensor-parallel groups may need more",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class KvReport:
+    model: str
+    kv_format: str
+    weight_format: str
+    context_tokens: int
+    batch: int
+    kv_bytes_per_token: float
+    kv_bytes_constant: int
+    kv_bytes_per_context: int
+    kv_bytes: int
+    """Of the batch."""
+    weight_bytes: int
+    context_where_kv_equals_weights_tokens: int | None
+    chip: str
+    hbm_bytes: float
+    chips_for_kv: float
+    chips_for_kv_and_weights: float
+    whole_chips_for_kv: int
+    whole_chips_for_kv_and_weights: int
+    assumptions: tuple[str, ...] = ASSUMPTIONS
+
+
+def kv_report(name: str, model: ModelShape, precision: Precision, chip: Chip, context: int, batch: int) -> KvReport:
+    one = kv_bytes(model, context, precision)
+    weights = weight_bytes(model, precision)
+    for_kv, for_both = chips_for_bytes(batch * one, chip), chips_for_bytes(batch * one + weights, chip)
+    return KvReport(
+        model=name,
+        kv_format=precision.kv.name,
+        weight_format=precision.weights.name,
+        context_tokens=context,
+        batch=batch,
+        kv_bytes_per_token=kv_bytes_per_token(model, precision),
+        kv_bytes_constant=kv_bytes_constant(model, precision),
+        kv_bytes_per_context=one,
+        kv_bytes=batch * one,
+        weight_bytes=weights,
+        context_where_kv_equals_weights_tokens=length_where_kv_reaches(model, weights, precision),
+        chip=chip.name,
+        hbm_bytes=chip.hbm_bytes,
+        chips_for_kv=for_kv,
+        chips_for_kv_and_weights=for_both,
+        whole_chips_for_kv=math.ceil(for_kv),
+        whole_chips_for_kv_and_weights=math.ceil(for_both),
+    )

@@ -1,0 +1,119 @@
+"""The roofline of a decode step and of a prefill step: every operation, the floor of the whole, what bounds it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headway.arithmetic.attends import spans
+from headway.arithmetic.formats import Precision
+from headway.arithmetic.parallelism import Parallelism
+from headway.arithmetic.shape import ModelShape
+from headway.arithmetic.step_shape import StepShape, decode, prefill
+from headway.arithmetic.work import step_work
+from headway.catalog import System
+from headway.roofline import MemoryPlan, OpPoint, floor_cost, memory_plan, op_points, rate_flops_per_s
+
+ASSUMPTIONS = (
+    "floor: every chip at its peak, compute, memory and network fully overlapped, no launches, no link latency",
+    "experts touched are the expected union over the batch, all equally liked",
+    "each operation's point counts its activations' traffic; the whole step's floor does not",
+    "a rate that the chip lacks runs at the next wider one",
+    "memory: 90% of the chip for weights and cache",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StepReport:
+    kind: str
+    tokens: int
+    step_s: float
+    compute_s: float
+    memory_s: float
+    network_s: float
+    bound: str
+    flops_per_chip: float
+    memory_bytes_per_chip: float
+    intensity_flops_per_byte: float
+    arithmetic_utilisation: float
+    bandwidth_utilisation: float
+    energy_at_tdp_j: float | None
+    tokens_per_s: float
+    tokens_per_s_per_chip: float
+    ops: tuple[OpPoint, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RooflineReport:
+    model: str
+    system: str
+    chip: str
+    chips: int
+    parallelism: Parallelism
+    weight_format: str
+    kv_format: str
+    context_tokens: int
+    batch: int
+    ridge_flops_per_byte: float
+    rate_flops_per_s: float
+    memory: MemoryPlan
+    fits: bool
+    decode: StepReport
+    interactivity_tokens_per_s: float
+    prefill: StepReport
+    """Of one prompt as long as the context."""
+    assumptions: tuple[str, ...] = ASSUMPTIONS
+
+
+def roofline_report(
+    name: str, model: ModelShape, system: System, precision: Precision, cut: Parallelism, context: int, batch: int
+) -> RooflineReport:
+    """Raises ShapeError if the model cannot be cut so, CatalogError if the chip lacks a figure that is needed."""
+    cut.check(model)
+    known = spans(model)
+    rate = rate_flops_per_s(system.chip, precision.rate)
+    memory = memory_plan(model, system.chip, context, batch, precision, cut)
+    step = step_report("decode", model, decode(known, batch, context), system, precision, cut)
+    return RooflineReport(
+        model=name,
+        system=system.name,
+        chip=system.chip.name,
+        chips=cut.chips,
+        parallelism=cut,
+        weight_format=precision.weights.name,
+        kv_format=precision.kv.name,
+        context_tokens=context,
+        batch=batch,
+        ridge_flops_per_byte=rate / system.chip.hbm_bytes_per_s,
+        rate_flops_per_s=rate,
+        memory=memory,
+        fits=memory.fits,
+        decode=step,
+        interactivity_tokens_per_s=1 / step.step_s,
+        prefill=step_report("prefill", model, prefill(known, context), system, precision, cut),
+    )
+
+
+def step_report(
+    kind: str, model: ModelShape, shape: StepShape, system: System, precision: Precision, cut: Parallelism
+) -> StepReport:
+    work = step_work(model, shape, precision, cut, domain=system.scaleup_chips)
+    cost = floor_cost(work, system, cut.chips)
+    tokens, step_s, tdp_w = int(shape.tokens), float(cost.step_s), system.chip.tdp_w
+    return StepReport(
+        kind=kind,
+        tokens=tokens,
+        step_s=step_s,
+        compute_s=float(cost.compute_s),
+        memory_s=float(cost.memory_s),
+        network_s=float(cost.network_s),
+        bound=cost.bound[0],
+        flops_per_chip=float(cost.flops),
+        memory_bytes_per_chip=float(cost.memory_bytes),
+        intensity_flops_per_byte=float(cost.intensity),
+        arithmetic_utilisation=float(cost.arithmetic_utilisation),
+        bandwidth_utilisation=float(cost.bandwidth_utilisation),
+        energy_at_tdp_j=None if tdp_w is None else float(cost.energy_at_power_j(tdp_w)),
+        tokens_per_s=tokens / step_s,
+        tokens_per_s_per_chip=tokens / step_s / cut.chips,
+        ops=op_points(work, system.chip),
+    )
