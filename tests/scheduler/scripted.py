@@ -28,6 +28,11 @@ def counting_script(request_id: str, position: int) -> int:
 class _Row:
     request_id: str
     tokens: list[int]
+    failed: bool = False
+    """A step of it gave nothing: whatever it computes after that is rubbish, and unwanted."""
+
+    def token_at(self, position: int) -> int:
+        return 0 if self.failed else self.tokens[position]
 
 
 @dataclass
@@ -58,6 +63,8 @@ class ScriptedExecutor:
         self._apply(plan)
         if self.fail_next is not None:
             error, self.fail_next = self.fail_next, None
+            for slot in plan.slots.tolist():
+                self.rows[slot].failed = True
             return StepOutcome(plan.number, np.zeros(0, np.int64), error=error)
         return self._run(plan)
 
@@ -83,14 +90,15 @@ class ScriptedExecutor:
         for slot, start, count in zip(plan.slots.tolist(), plan.starts.tolist(), plan.counts.tolist(), strict=True):
             row = self.rows[slot]
             given = [ids.popleft() for _ in range(count)]
-            given = [row.tokens[start] if token == IN_FLIGHT else token for token in given]
-            context = (row.tokens[:start] + given)[: start + count]
+            given = [row.token_at(start) if token == IN_FLIGHT else token for token in given]
+            context = ([*row.tokens, *[0] * start][:start] + given)[: start + count]
             self._write(slot, start, context, written)
             work.append((slot, start, count, context))
         assert not ids
         self.computed_tokens += int(plan.counts.sum())
         for slot, start, count, context in work:
-            self._check_reads(slot, start, count, context)
+            if not self.rows[slot].failed:
+                self._check_reads(slot, start, count, context)
         return self._draw(plan, work)
 
     def _write(self, slot: int, start: int, context: list[int], written: dict[tuple[int, int], int]) -> None:

@@ -27,9 +27,8 @@ class Admission:
     def next(self, now_ns: int) -> Sequence | None:
         """Seats the first queued sequence that need not wait for others' blocks; None if there is no room for it."""
         while self.running.rows.num_free and (sequence := self.queue.peek()) is not None:
-            end = self._reusable_blocks(sequence)
-            hit = self.cache.find_prefix(sequence, end)
-            if self._waits_for_blocks(sequence, hit.num_blocks, end, now_ns):
+            hit = self._find_prefix(sequence)
+            if self._waits_for_blocks(sequence, hit.num_blocks, now_ns):
                 continue
             if not self._has_room(sequence, hit):
                 return None
@@ -42,8 +41,25 @@ class Admission:
             return sequence
         return None
 
-    def _waits_for_blocks(self, sequence: Sequence, start: int, end: int, now_ns: int) -> bool:
+    def parks(self, head: Sequence, now_ns: int) -> bool:
+        """Takes the head of the queue aside if it has to wait for blocks."""
+        return self._waits_for_blocks(head, self._find_prefix(head).num_blocks, now_ns)
+
+    def lacks_room(self, head: Sequence) -> bool:
+        return not self.running.rows.num_free or not self._has_room(head, self._find_prefix(head))
+
+    def _find_prefix(self, sequence: Sequence) -> Hit:
+        return self.cache.find_prefix(sequence, self._reusable_blocks(sequence))
+
+    def _reusable_blocks(self, sequence: Sequence) -> int:
+        """At least one token is computed anew: its logits are needed."""
+        if not self.cache.can_reuse or sequence.request.reads_whole_prompt:
+            return 0
+        return min(len(sequence.keys), (sequence.num_tokens - 1) // self.config.block_size)
+
+    def _waits_for_blocks(self, sequence: Sequence, start: int, now_ns: int) -> bool:
         """Parks it behind the row that computes its block `start`, or begins to load that from a slower tier."""
+        end = self._reusable_blocks(sequence)
         claimed = self.claims.owner(sequence, start, end)
         if claimed is not None:
             self.queue.pop()
@@ -54,20 +70,6 @@ class Admission:
             self.claims.make(sequence, start, stop)
             return True
         return False
-
-    def _reusable_blocks(self, sequence: Sequence) -> int:
-        """At least one token is computed anew: its logits are needed."""
-        if not self.cache.can_reuse or sequence.request.reads_whole_prompt:
-            return 0
-        return min(len(sequence.keys), (sequence.num_tokens - 1) // self.config.block_size)
-
-    def lacks_room(self, sequence: Sequence) -> bool:
-        """The head of the queue could run now, were it not for slots or blocks."""
-        end = self._reusable_blocks(sequence)
-        hit = self.cache.find_prefix(sequence, end)
-        if self.claims.owner(sequence, hit.num_blocks, end) is not None:
-            return False
-        return not self.running.rows.num_free or not self._has_room(sequence, hit)
 
     def _has_room(self, sequence: Sequence, hit: Hit) -> bool:
         """Room for all its known tokens, for what prompts already begun still need, and for one block a running row."""

@@ -153,6 +153,9 @@ class StepOutcome:
     """[S] drafts accepted, where the plan had drafts: the row drew accepted + 1 tokens."""
     steps: int = 1
     device_ns: int = 0
+    submitted_ns: int = 0
+    done_ns: int = 0
+    """When the step loop handed the plan over and when it had the outcome: for the log, unread by the brain."""
     failed: Ints | None = None
     """Slots whose result is unusable (for one, logits that are not finite); they end with reason `error`."""
     error: str | None = None

@@ -40,11 +40,11 @@ class Decoding:
         self._prefix_groups: tuple[PrefixGroup, ...] | None = None
 
     def rows(self, plan_number: int) -> DecodeRows:
-        """Every row that can take its next token now."""
+        """Every row that can take its next token now. A row that may draft waits for the draw that is in flight."""
         rows = self.running.rows
         slots = self._ready()
         starts = rows.planned[slots]
-        depth = draft_depth(self.config.speculation, len(slots)) if self.config.speculation else 0
+        depth = self._depth(len(slots))
         drafts = self._drafts(slots, depth) if depth else {}
         short = starts >= rows.capacity[slots]
         if short.any():
@@ -64,9 +64,16 @@ class Decoding:
         if not running.in_flight:
             return self._slots
         slots, rows = self._slots, running.rows
-        undecided = [flight.plan.slots[flight.plan.drafts > 0] for flight in running.in_flight]
-        ready = (rows.known[slots] < rows.limit[slots]) & ~np.isin(slots, np.concatenate(undecided))
+        ready = rows.known[slots] < rows.limit[slots]
+        if self._depth(len(slots)):
+            ready &= rows.next_token[slots] != IN_FLIGHT
+        else:
+            undecided = [flight.plan.slots[flight.plan.drafts > 0] for flight in running.in_flight]
+            ready &= ~np.isin(slots, np.concatenate(undecided))
         return slots[ready]
+
+    def _depth(self, num_rows: int) -> int:
+        return draft_depth(self.config.speculation, num_rows) if self.config.speculation else 0
 
     def _find_blocks(self, slots: Ints, starts: Ints, short: Ints, plan_number: int) -> tuple[Ints, Ints]:
         """A block for each row in `short`; by rank, and by preemption, where there are not enough for all."""
@@ -92,7 +99,7 @@ class Decoding:
         drafts = {}
         for i, slot in enumerate(slots.tolist()):
             room = min(depth, int(rows.limit[slot] - rows.known[slot]) - 1)
-            if room > 0 and rows.next_token[slot] != IN_FLIGHT:
+            if room > 0 and rows.next_token[slot] != IN_FLIGHT:  # after a change of depth, some are
                 found = draft(policy, rows.tokens[slot, : rows.known[slot]], room)
                 if len(found):
                     drafts[i] = found

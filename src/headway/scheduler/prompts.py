@@ -30,8 +30,11 @@ class Prompts:
         self.admission = admission
         self._preempt = preempt
 
-    def yield_to_priority(self, plan_number: int) -> None:
-        """Before anyone boards: rows of worse priority make room for a prompt of better priority that has none."""
+    def yield_to_priority(self, plan_number: int, now_ns: int) -> None:
+        """Before anyone boards: rows of worse priority make room for a prompt of better priority that has none.
+
+        Or, where that prompt waits for another's blocks, it lends its priority at once, not when the budget allows.
+        """
         running = self.running
         worst = max(running.priorities, default=None)
         if worst is None:
@@ -39,9 +42,10 @@ class Prompts:
         for sequence in sorted(running.begun, key=lambda s: s.rank):
             if sequence.priority < worst and sequence.status is Status.RUNNING:
                 self._put_out(sequence, plan_number, partial(self._lacks_blocks, sequence))
-        head = self.admission.queue.peek()
-        if head is not None and head.priority < worst:
-            self._put_out(head, plan_number, partial(self.admission.lacks_room, head))
+        while (head := self.admission.queue.peek()) is not None and head.priority < worst:
+            if not self.admission.parks(head, now_ns):
+                self._put_out(head, plan_number, partial(self.admission.lacks_room, head))
+                return
 
     def _put_out(self, sequence: Sequence, plan_number: int, in_need: Callable[[], bool]) -> None:
         while in_need() and not self.running.has_leaving:

@@ -112,7 +112,7 @@ class Scheduler:
         """The next step; or when to ask again; or None: nothing to do until an event comes."""
         self._pass_deadlines(now_ns)
         number = self._num_steps
-        self._prompts.yield_to_priority(number)
+        self._prompts.yield_to_priority(number, now_ns)
         decodes = self._decoding.rows(number)
         budget = self.config.max_step_tokens - decodes.num_tokens
         chunks = self._prompts.chunks(budget, number, now_ns)
