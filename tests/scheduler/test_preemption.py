@@ -35,7 +35,7 @@ def test_a_better_priority_puts_out_a_full_machine(depth: int) -> None:
         drive.step()
     drive.add(distinct("urgent", 40, 4, priority=-100))
     drive.run()
-    assert list(drive.ended)[0] == "urgent"
+    assert next(iter(drive.ended)) == "urgent"
     for id in "ab":
         assert drive.outputs[id] == expected_output(distinct(id, 8, 24))
 
@@ -63,9 +63,9 @@ def test_within_a_priority_arrival_decides_and_nobody_overtakes() -> None:
 def test_one_more_token_than_the_machine_can_ever_hold_is_refused_with_the_numbers() -> None:
     drive = Drive(config(num_blocks=10))
     drive.add(distinct("fits", 30, 10))
-    with pytest.raises(NeverFits, match="41 tokens .* need 11 blocks of the full cache group, which has 10"):
+    with pytest.raises(NeverFits, match=r"41 tokens .* need 11 blocks of the full cache group, which has 10"):
         drive.add(distinct("not", 30, 11))
-    with pytest.raises(NeverFits, match="257 tokens .* over the context of 256"):
+    with pytest.raises(NeverFits, match=r"257 tokens .* over the context of 256"):
         drive.add(distinct("long", 250, 7))
     drive.run()
     assert drive.outputs["fits"] == expected_output(distinct("fits", 30, 10))
