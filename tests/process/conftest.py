@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from linking import ENGINE, PATIENCE, Start
 
 from headway.server.engine_link import EngineLink
+from tests.process.linking import ENGINE, PATIENCE, Start
 
 
 @pytest.fixture

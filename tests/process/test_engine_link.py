@@ -14,8 +14,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from linking import ENGINE, PATIENCE, Start
-from scripted_engine import BAD_STEP, LATE_POISON, POISON, VOCAB, continuation, drawn
 
 from headway.engine.messages import PROTOCOL, Ended, Submit
 from headway.scheduler.request import Sampling
@@ -23,6 +21,8 @@ from headway.server.engine import EngineFailed, Expired, InvalidRequest, NeverFi
 from headway.server.engine_child import EngineUnusable
 from headway.server.engine_link import EngineLink
 from headway.server.engine_room import QueueLimits
+from tests.process.linking import ENGINE, PATIENCE, Start
+from tests.process.scripted_engine import BAD_STEP, LATE_POISON, POISON, VOCAB, continuation, drawn
 
 SLOW = ("--step-s", "0.005")
 PROMPT = 4
@@ -450,7 +450,7 @@ async def test_close_leaves_no_process_and_fails_what_is_open(start: Start) -> N
 PARENT = """
 import asyncio, sys
 from headway.server.engine_link import EngineLink
-from test_engine_link import submit
+from tests.process.test_engine_link import submit
 async def main():
     link = EngineLink(sys.argv[1:])
     await link.start()
@@ -464,7 +464,7 @@ asyncio.run(main())
 
 async def test_an_engine_whose_parent_is_killed_exits() -> None:
     command = [sys.executable, "-c", PARENT, *ENGINE, *SLOW]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parent) as parent:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]) as parent:
         engine_pid = int(parent.stdout.readline())
         parent.kill()
     status = Path(f"/proc/{engine_pid}/status")

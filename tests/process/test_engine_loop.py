@@ -6,7 +6,6 @@ from collections import deque
 
 import numpy as np
 import pytest
-from scripted_engine import BAD_ROW, BAD_STEP, VOCAB, ScriptedExecutor, continuation
 
 from headway.engine.loop import HEARTBEAT_S, Loop
 from headway.engine.messages import (
@@ -26,6 +25,7 @@ from headway.engine.wire import PeerGone
 from headway.scheduler.config import CacheGroup, SchedulerConfig
 from headway.scheduler.request import Sampling
 from headway.scheduler.scheduler import Scheduler
+from tests.process.scripted_engine import BAD_ROW, BAD_STEP, VOCAB, ScriptedExecutor, continuation
 
 
 class Script:

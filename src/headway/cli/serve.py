@@ -7,10 +7,9 @@ from typing import Any
 
 import click
 
-from headway.cli.byte_size import ByteSize
+from headway.cli.quantities import ByteSize, Seconds
 
 COUNT = click.IntRange(min=1)
-SECONDS = click.FloatRange(min=0, min_open=True, max=1e6)
 
 
 @click.command(context_settings={"show_default": True})
@@ -42,8 +41,8 @@ SECONDS = click.FloatRange(min=0, min_open=True, max=1e6)
 )
 @click.option("--max-queued-requests", type=click.IntRange(min=0), default=4096, help="Beyond it: 503.")
 @click.option("--max-queued-tokens", type=COUNT, default=4_000_000, help="Beyond it: 503.")
-@click.option("--drain-s", type=SECONDS, default=30.0, help="What open requests get when the server is stopped.")
-@click.option("--stall-s", type=SECONDS, default=60.0, help="An engine silent for so long is restarted.")
+@click.option("--drain-s", type=Seconds(), default=30.0, help="What open requests get when the server is stopped.")
+@click.option("--stall-s", type=Seconds(), default=60.0, help="An engine silent for so long is restarted.")
 @click.option("--step-log", type=click.Path(dir_okay=False, writable=True, path_type=Path), help="Log every decision.")
 def serve(**options: Any) -> None:
     """Serve MODEL over the OpenAI API.

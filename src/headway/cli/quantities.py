@@ -1,7 +1,8 @@
-"""Sizes on the command line."""
+"""Quantities on the command line."""
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
@@ -30,3 +31,18 @@ class ByteSize(click.ParamType):  # type: ignore[type-arg, unused-ignore]
         if size < 1:
             self.fail(f"{value!r} is less than one byte", param, ctx)
         return size
+
+
+class Seconds(click.FloatRange):
+    """More than nothing and less than two weeks."""
+
+    name = "seconds"
+
+    def __init__(self) -> None:
+        super().__init__(min=0, min_open=True, max=1e6)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        seconds = float(super().convert(value, param, ctx))
+        if math.isnan(seconds):
+            self.fail(f"{value!r} is not a number of seconds", param, ctx)
+        return seconds

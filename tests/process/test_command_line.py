@@ -1,0 +1,260 @@
+"""The command as a user runs it: errors are one line, help needs no torch, signals drain."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+from click.testing import CliRunner
+
+from headway.cli import main
+from headway.cli.quantities import ByteSize
+from headway.scheduler.step_log import replay
+from tests.process.tiny_model import write_tiny_model
+
+HEADWAY = [sys.executable, "-c", "from headway.cli import main; main(prog_name='headway')"]
+ENV = {**os.environ, "OMP_NUM_THREADS": "1", "HEADWAY_API_KEYS": ""}
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_model(tmp_path_factory.mktemp("models") / "tiny")
+
+
+def headway(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*HEADWAY, *map(str, arguments)], capture_output=True, text=True, env=ENV, timeout=120)
+
+
+class Served:
+    """`headway serve` in a process of its own."""
+
+    def __init__(self, process: subprocess.Popen[str], url: str) -> None:
+        self.process, self.url = process, url
+
+    def complete(self, **fields: object) -> dict:
+        body = {"model": "tiny", "prompt": "abc", "temperature": 0, "ignore_eos": True} | fields
+        response = httpx.post(f"{self.url}/v1/completions", json=body, timeout=60)
+        assert response.status_code == 200, response.text
+        return response.json()
+
+    @contextmanager
+    def stream(self, max_tokens: int) -> Iterator[Iterator[dict]]:
+        """The events of a streamed completion."""
+        body = {"model": "tiny", "prompt": "abc", "temperature": 0, "ignore_eos": True, "stream": True}
+        body["max_tokens"] = max_tokens
+        with httpx.stream("POST", f"{self.url}/v1/completions", json=body, timeout=60) as response:
+            lines = (line.removeprefix("data: ") for line in response.iter_lines() if line.startswith("data: "))
+            yield (json.loads(line) for line in lines if line != "[DONE]")
+
+    @property
+    def engine_pid(self) -> int:
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        [pid] = [int(c) for c in children if b"headway.engine.process" in Path(f"/proc/{c}/cmdline").read_bytes()]
+        return pid
+
+    def is_listening(self) -> bool:
+        try:
+            httpx.get(f"{self.url}/health", timeout=5)
+        except httpx.ConnectError:
+            return False
+        return True
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(30)
+
+
+@contextmanager
+def serving(*arguments: str | Path) -> Iterator[Served]:
+    command = [*HEADWAY, "serve", *map(str, arguments), "--port", "0", "--kv-bytes", "8MiB"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=ENV) as process:
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            assert line.startswith("Headway serves tiny on http://127.0.0.1:")
+            yield Served(process, line.split()[-1])
+        finally:
+            process.kill()
+
+
+def test_version_and_help_come_without_torch_and_without_a_server() -> None:
+    code = "import sys; from headway.cli import main\ntry: main(['serve', '--help'])\n"
+    code += "except SystemExit: print([m for m in ('torch', 'uvicorn', 'numpy', 'tokenizers') if m in sys.modules])"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert "--kv-bytes" in shown
+    assert shown.splitlines()[-1] == "[]"
+    assert CliRunner().invoke(main, ["--version"]).output.startswith("headway ")
+    assert "serve" in CliRunner().invoke(main, []).output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["serve", "--port", "99999"], "--port"),
+        (["serve", "--port", "http"], "--port"),
+        (["serve", "--dtype", "int3"], "float32"),
+        (["serve", "--max-running", "0"], "--max-running"),
+        (["serve", "--kv-bytes", "2 parsecs"], "GiB"),
+        (["serve", "--kv-bytes", "-1"], "--kv-bytes"),
+        (["serve", "--kv-bytes", "0"], "less than one byte"),
+        (["serve", "--stall-s", "0"], "--stall-s"),
+        (["serve", "--drain-s", "nan"], "--drain-s"),
+        (["serve", "--batching", "none"], "static"),
+        (["serve", "--no-such-option"], "--no-such-option"),
+        (["serve", "a", "b"], "unexpected"),
+        (["serve", "--step-log", "/"], "--step-log"),
+        (["no-such-command"], "no-such-command"),
+        (["--no-such-option"], "--no-such-option"),
+    ],
+)
+def test_a_bad_option_is_one_line_and_exit_code_2(arguments: list[str], words: str) -> None:
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    [line] = result.stderr.splitlines()
+    assert line.startswith("headway: ")
+    assert words in line
+
+
+def spoiled(tiny: Path, directory: Path, name: str, content: bytes | None) -> Path:
+    """A copy of the tiny model with one file replaced or left out."""
+    directory.mkdir()
+    for file in tiny.iterdir():
+        (directory / file.name).write_bytes(file.read_bytes())
+    if content is None:
+        (directory / name).unlink()
+    else:
+        (directory / name).write_bytes(content)
+    return directory
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("config.json", None, "config.json"),
+        ("config.json", b"{", "config.json"),
+        ("config.json", b'{"model_type": "llama"}', "hidden_size"),
+        ("model.safetensors", None, ".safetensors"),
+        ("model.safetensors", b"\0" * 100, "model.safetensors"),
+        ("tokenizer.json", None, "tokenizer.json"),
+        ("tokenizer.json", b"[1]", "tokenizer.json"),
+    ],
+)
+def test_an_unusable_model_is_one_line(
+    tiny_model: Path, tmp_path: Path, name: str, content: bytes | None, words: str
+) -> None:
+    assert_one_line(headway("serve", spoiled(tiny_model, tmp_path / "model", name, content), "--port", "0"), words)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--block-size", "24"], "24"),
+        (["--max-step-tokens", "8"], "max_running"),
+        (["--max-context", "1000000"], "max_context"),
+        (["--kv-bytes", "16"], "16"),
+        (["--device", "quantum"], "quantum"),
+        (["--host", "no.such.host.invalid"], "no.such.host.invalid"),
+        (["--api-key", " x"], "api_keys"),
+        (["--step-log", "/no/such/directory/steps"], "/no/such/directory"),
+    ],
+)
+def test_options_that_cannot_work_are_one_line(tiny_model: Path, options: list[str], words: str) -> None:
+    assert_one_line(headway("serve", tiny_model, "--port", "0", *options), words)
+
+
+@pytest.mark.parametrize("name", ["/no/such/model", "../x\0y", "model with spaces", "no-such.gguf"])
+def test_a_model_that_is_not_there_is_one_line(name: str) -> None:
+    result = CliRunner().invoke(main, ["serve", name, "--port", "0"])
+    assert result.exit_code == 1
+    assert len(result.stderr.splitlines()) == 1
+    assert result.stderr.startswith("headway: ")
+
+
+def test_a_port_in_use_is_one_line(tiny_model: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        assert_one_line(headway("serve", tiny_model, "--port", port), f"port {port} on 127.0.0.1 is in use")
+
+
+def assert_one_line(result: subprocess.CompletedProcess[str], words: str) -> None:
+    assert result.returncode == 1, result
+    assert result.stdout == ""
+    [line] = result.stderr.splitlines()
+    assert line.startswith("headway: ")
+    assert words in line
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("1", 1), ("2GiB", 2 * 2**30), ("2 GB", 2 * 10**9), ("1.5kB", 1500), ("3MiB", 3 * 2**20)]
+)
+def test_sizes_know_decimal_from_binary(text: str, size: int) -> None:
+    assert ByteSize().convert(text, None, None) == size
+
+
+def test_a_killed_engine_costs_a_stream_nothing_and_both_step_logs_replay(tiny_model: Path, tmp_path: Path) -> None:
+    log = tmp_path / "steps.jsonl"
+    with serving(tiny_model, "--step-log", log) as served:
+        expected = served.complete(max_tokens=400)["choices"][0]["text"]
+        with served.stream(400) as events:
+            text = next(events)["choices"][0]["text"]
+            os.kill(served.engine_pid, signal.SIGKILL)
+            text += "".join(e["choices"][0]["text"] for e in events if e["choices"])
+        assert text == expected
+        assert served.stop() == 0
+    lives = sorted(tmp_path.iterdir())
+    assert [file.name for file in lives] == ["steps.jsonl", "steps.jsonl.1"]
+    for file in lives:
+        with file.open("rb") as lines:
+            _, steps = replay(lines)
+        assert steps > 0
+
+
+def test_sigterm_lets_a_stream_finish_and_leaves_no_engine(tiny_model: Path) -> None:
+    with serving(tiny_model) as served:
+        engine_pid = served.engine_pid
+        with served.stream(300) as events:
+            next(events)
+            served.process.send_signal(signal.SIGTERM)
+            reasons = [e["choices"][0]["finish_reason"] for e in events if e["choices"]]
+        assert reasons[-1] == "length"
+        assert served.process.wait(30) == 0
+        with pytest.raises(ProcessLookupError):
+            os.kill(engine_pid, 0)
+
+
+def test_a_second_interrupt_does_not_wait_for_streams(tiny_model: Path) -> None:
+    with serving(tiny_model) as served, served.stream(2000) as events:
+        next(events)
+        served.process.send_signal(signal.SIGINT)
+        while served.is_listening():
+            time.sleep(0.01)
+        assert served.process.poll() is None
+        served.process.send_signal(signal.SIGINT)
+        assert served.process.wait(30) == 0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--speculation", "ngram", "--draft-depth", "3"],
+        ["--no-prefix-cache", "--batching", "static", "--reservation", "worst-case"],
+    ],
+)
+def test_policies_change_no_text(tiny_model: Path, options: list[str]) -> None:
+    texts = []
+    for chosen in ([], options):
+        with serving(tiny_model, *chosen) as served:
+            texts.append(served.complete(max_tokens=60)["choices"][0]["text"])
+            assert served.stop(signal.SIGINT) == 0
+    assert texts[0] == texts[1]
