@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -25,8 +25,9 @@ class Patience:
 class Backoff:
     """Doubles from loss to loss, and starts over after an engine that lived longer than the longest wait."""
 
-    def __init__(self, patience: Patience) -> None:
+    def __init__(self, patience: Patience, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._patience = patience
+        self._clock_s = clock_s
         self._next_s = patience.backoff_s
 
     def next_s(self) -> float:
@@ -37,7 +38,7 @@ class Backoff:
     @contextmanager
     def timing(self) -> Iterator[None]:
         """Around the life of an engine."""
-        began_s = time.monotonic()
+        began_s = self._clock_s()
         yield
-        if time.monotonic() - began_s > self._patience.max_backoff_s:
+        if self._clock_s() - began_s > self._patience.max_backoff_s:
             self._next_s = self._patience.backoff_s
