@@ -31,4 +31,5 @@ def test_the_search_is_bounded() -> None:
 
 def test_depth_follows_the_load() -> None:
     policy = Speculation(max_depth=4, max_step_drafts=32)
-    assert [draft_depth(policy, n) for n in (0, 1, 8, 9, 16, 32, 33, 1000)] == [4, 4, 4, 3, 2, 1, 0, 0]
+    assert [draft_depth(policy, n, 2048) for n in (0, 1, 8, 9, 16, 32, 33, 1000)] == [4, 4, 4, 3, 2, 1, 0, 0]
+    assert [draft_depth(policy, n, 20) for n in (1, 4, 8, 10, 20)] == [4, 4, 1, 1, 0]

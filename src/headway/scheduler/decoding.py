@@ -73,7 +73,8 @@ class Decoding:
         return slots[ready]
 
     def _depth(self, num_rows: int) -> int:
-        return draft_depth(self.config.speculation, num_rows) if self.config.speculation else 0
+        policy = self.config.speculation
+        return draft_depth(policy, num_rows, self.config.max_step_tokens) if policy else 0
 
     def _find_blocks(self, slots: Ints, starts: Ints, short: Ints, plan_number: int) -> tuple[Ints, Ints]:
         """A block for each row in `short`; by rank, and by preemption, where there are not enough for all."""

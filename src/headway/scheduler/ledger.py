@@ -18,42 +18,45 @@ def share(total: int, weights: Ints) -> Ints:
     return shares
 
 
+_DEVICE_NS, _HOST_NS, _STEPS, _COMPUTED, _DRAFTED, _ACCEPTED = range(6)
+
+
 class Ledger:
-    """Running totals of each slot since its owner took it."""
+    """Running totals of each slot since its owner took it: one row a slot, one column a quantity."""
 
     def __init__(self, max_running: int) -> None:
-        self.device_ns = np.zeros(max_running, np.int64)
-        self.host_ns = np.zeros(max_running, np.int64)
-        self.steps = np.zeros(max_running, np.int64)
-        self.computed = np.zeros(max_running, np.int64)
-        self.drafted = np.zeros(max_running, np.int64)
-        self.accepted = np.zeros(max_running, np.int64)
+        self._totals = np.zeros((max_running, 6), np.int64)
 
     def charge(self, slots: Ints, counts: Ints, device_ns: int, host_ns: int) -> None:
-        self.device_ns[slots] += share(device_ns, counts)
-        self.host_ns[slots] += share(host_ns, counts)
-        self.steps[slots] += 1
-        self.computed[slots] += counts
+        """Divides a step among rows with `counts` tokens each."""
+        self._totals[slots, _DEVICE_NS] += share(device_ns, counts)
+        self._totals[slots, _HOST_NS] += share(host_ns, counts)
+        self._totals[slots, _STEPS] += 1
+        self._totals[slots, _COMPUTED] += counts
 
     def charge_decodes(self, slots: Ints, steps: int, device_ns: int, host_ns: int) -> None:
-        """The same where every row has one token a step."""
-        for account, total in ((self.device_ns, device_ns), (self.host_ns, host_ns)):
-            each, left = divmod(total, len(slots))
-            account[slots] += each
-            account[slots[:left]] += 1
-        self.steps[slots] += steps
-        self.computed[slots] += steps
+        """The same where every row has one token in each of `steps` steps."""
+        device_each, device_left = divmod(device_ns, len(slots))
+        host_each, host_left = divmod(host_ns, len(slots))
+        self._totals[slots] += (device_each, host_each, steps, steps, 0, 0)
+        if device_left:
+            self._totals[slots[:device_left], _DEVICE_NS] += 1
+        if host_left:
+            self._totals[slots[:host_left], _HOST_NS] += 1
+
+    def note_drafts(self, slots: Ints, drafted: Ints, drawing: Ints, accepted: Ints) -> None:
+        self._totals[slots, _DRAFTED] += drafted
+        self._totals[drawing, _ACCEPTED] += accepted
 
     def close(self, slot: int, before: Receipt) -> Receipt:
         """Adds the slot's totals to what its owner was charged in earlier slots, and clears them."""
-        receipt = Receipt(
-            device_share_ns=before.device_share_ns + int(self.device_ns[slot]),
-            host_share_ns=before.host_share_ns + int(self.host_ns[slot]),
-            steps=before.steps + int(self.steps[slot]),
-            tokens_computed=before.tokens_computed + int(self.computed[slot]),
-            tokens_drafted=before.tokens_drafted + int(self.drafted[slot]),
-            tokens_accepted=before.tokens_accepted + int(self.accepted[slot]),
+        device_ns, host_ns, steps, computed, drafted, accepted = self._totals[slot].tolist()
+        self._totals[slot] = 0
+        return Receipt(
+            device_share_ns=before.device_share_ns + device_ns,
+            host_share_ns=before.host_share_ns + host_ns,
+            steps=before.steps + steps,
+            tokens_computed=before.tokens_computed + computed,
+            tokens_drafted=before.tokens_drafted + drafted,
+            tokens_accepted=before.tokens_accepted + accepted,
         )
-        for account in (self.device_ns, self.host_ns, self.steps, self.computed, self.drafted, self.accepted):
-            account[slot] = 0
-        return receipt

@@ -11,11 +11,13 @@ import numpy as np
 from headway.scheduler.block_keys import BlockHasher
 from headway.scheduler.claims import Claims
 from headway.scheduler.config import SchedulerConfig
-from headway.scheduler.contract import Admitted, StepPlan
+from headway.scheduler.contract import Admitted, Ints, StepPlan, ints
 from headway.scheduler.kv_cache import Hit, KVCache
 from headway.scheduler.ledger import Ledger
 from headway.scheduler.rows import Rows
 from headway.scheduler.sequence import Sequence, Status
+
+_NO_SLOTS = ints()
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,11 +136,15 @@ class Running:
         self.num -= 1
         sequence.slot = -1
 
-    def take_released(self) -> list[int]:
-        released, self._released = self._released, []
+    def take_released(self) -> Ints:
+        if not self._released:
+            return _NO_SLOTS
+        released, self._released = ints(*self._released), []
         return released
 
     def take_admitted(self) -> tuple[Admitted, ...]:
+        if not self._admitted:
+            return ()
         admitted, self._admitted = tuple(self._admitted), []
         return admitted
 

@@ -57,6 +57,9 @@ class Scheduler:
         self._admission = Admission(config, self._queue, self._running, self._claims, self._transfers)
         self._decoding = Decoding(config, self._running, self._preempt)
         self._prompts = Prompts(config, self._running, self._admission, self._preempt)
+        self._one_each = np.ones(config.max_running, np.int64)
+        self._none_each = np.zeros(config.max_running, np.int64)
+        self._all_draw = np.ones(config.max_running, np.bool_)
         self._sequences: dict[str, Sequence] = {}
         self._ended: list[Finished] = []
         self._num_arrived = 0
@@ -190,12 +193,17 @@ class Scheduler:
             rows.next_token[decodes.slots] = IN_FLIGHT
             rows.last_plan[decodes.slots] = number
         prefix_groups = self._decoding.prefix_groups(decodes.slots)
-        slots, starts, draws = decodes.slots, decodes.starts, np.ones(num_decodes, np.bool_)
-        counts, drafts = np.ones(num_decodes, np.int64), np.zeros(num_decodes, np.int64)
+        slots, starts = decodes.slots, decodes.starts
+        counts, drafts, draws = (
+            self._one_each[:num_decodes],
+            self._none_each[:num_decodes],
+            self._all_draw[:num_decodes],
+        )
         if not only_decodes:
+            drafts = drafts.copy()
             for i, tokens in decodes.drafts.items():
                 drafts[i] = len(tokens)
-            counts += drafts
+            counts = counts + drafts
             token_ids = self._token_ids(token_ids, decodes, chunks)
             slots = np.concatenate([slots, [c.slot for c in chunks]]).astype(np.int64)
             starts = np.concatenate([starts, [c.start for c in chunks]]).astype(np.int64)
@@ -210,7 +218,7 @@ class Scheduler:
             drafts=drafts,
             samples=draws,
             token_ids=token_ids if self.config.token_ids else _NO_INTS,
-            released=ints(*running.take_released()),
+            released=running.take_released(),
             admitted=running.take_admitted(),
             blocks=self._cache.take_changes(),
             loads=self._transfers.take_new(),
@@ -258,8 +266,7 @@ class Scheduler:
         ledger.charge(plan.slots, plan.counts, outcome.device_ns, host_ns)
         self._tokens_computed += int(plan.counts.sum())
         if outcome.accepted is not None:
-            ledger.drafted[plan.slots] += plan.drafts
-            ledger.accepted[plan.slots[plan.samples]] += outcome.accepted
+            ledger.note_drafts(plan.slots, plan.drafts, plan.slots[plan.samples], outcome.accepted)
             self._drafts += int(plan.drafts.sum())
             self._drafts_accepted += int(outcome.accepted.sum())
 
@@ -271,11 +278,12 @@ class Scheduler:
         plain = flight.num_plain_decodes
         if running.has_leaving or outcome.failed is not None:
             plain = 0
-        rest = commit_rows(running.rows, plan, outcome, plain)
         if not plain:
-            return rest
+            return commit_rows(running.rows, plan, outcome, 0)
         decodes = commit_decodes(running.rows, plan, outcome, plain, bool(running.in_flight))
-        return decodes if plain == len(plan.slots) else decodes.joined(rest)
+        if plain == len(plan.slots):
+            return decodes
+        return decodes.joined(commit_rows(running.rows, plan, outcome, plain))
 
     def _note_first_tokens(self, committed: Committed, now_ns: int) -> None:
         for sequence in committed.perhaps_first:

@@ -14,9 +14,9 @@ from headway.scheduler.contract import Ints, ints
 _NOTHING = ints()
 
 
-def draft_depth(policy: Speculation, num_running: int) -> int:
-    """Depth for each row: the step's drafted tokens are shared out, so it falls as the load grows."""
-    return min(policy.max_depth, policy.max_step_drafts // max(1, num_running))
+def draft_depth(policy: Speculation, num_rows: int, max_step_tokens: int) -> int:
+    """Depth for each row: the step's drafts are shared out, so it falls as the load grows; all stay in the budget."""
+    return min(policy.max_depth, min(policy.max_step_drafts, max_step_tokens - num_rows) // max(1, num_rows))
 
 
 def draft(policy: Speculation, tokens: npt.NDArray[np.int32], depth: int) -> Ints:
