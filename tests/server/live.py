@@ -69,9 +69,12 @@ class Live:
     def complete(self, **fields: Any) -> httpx.Response:
         return self.post("/v1/completions", {"model": MODEL, "prompt": "Hello"} | fields)
 
-    def metric(self, name: str) -> float:
+    def scrape(self) -> list[str]:
         time.sleep(0.3)  # scrapes share a snapshot for a quarter of a second
-        lines = self.get("/metrics").text.splitlines()
+        return self.get("/metrics").text.splitlines()
+
+    def metric(self, name: str, lines: list[str] | None = None) -> float:
+        lines = self.scrape() if lines is None else lines
         return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(name))
 
     def connect(self) -> socket.socket:

@@ -82,6 +82,13 @@ CHAT = [
     ("continue", b'"continue_final_message":true', "continue_final_message"),
     ("min-tokens", b'"min_tokens":3', "min_tokens"),
     ("store", b'"store":true', "store"),
+    ("echo", b'"echo":true', "echo"),
+    ("prompt", b'"prompt":"x"', "prompt"),
+    (
+        "usage-stats",
+        b'"stream":true,"stream_options":{"continuous_usage_stats":true}',
+        "stream_options.continuous_usage_stats",
+    ),
     ("prefix-cache-12-empty-salt", b'"cache_salt":""', "cache_salt"),
     ("prefix-cache-12-long-salt", b'"cache_salt":"' + b"x" * 1025 + b'"', "cache_salt"),
     ("temperature", b'"temperature":2.5', "temperature"),
@@ -175,6 +182,9 @@ COMPLETIONS = [
     ("A030-logprobs-bool", {"logprobs": True}, "logprobs"),
     ("A024-best-of", {"best_of": 2}, "best_of"),
     ("A024-best-of-not-a-number", {"best_of": "x"}, "best_of"),
+    ("messages", {"messages": HI}, "messages"),
+    ("max-completion-tokens", {"max_completion_tokens": 5}, "max_completion_tokens"),
+    ("top-logprobs", {"top_logprobs": 5}, "top_logprobs"),
     ("A023-times-prompts", {"prompt": ["x"] * 100, "n": 100}, "n"),
 ]
 

@@ -241,3 +241,23 @@ def test_a066_head(strict: Live) -> None:
 def test_an_upgrade_is_not_taken(strict: Live) -> None:
     request = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close, Upgrade\r\nUpgrade: websocket\r\n\r\n"
     assert status_of(exchange(strict, request)) == 200
+
+
+def test_http_1_0_without_a_host(strict: Live) -> None:
+    received = exchange(strict, b"GET /health HTTP/1.0\r\n\r\n")
+    assert status_of(received) == 200
+    assert status_of(exchange(strict, b"GET /health HTTP/1.0\r\nHost: evil.example\r\n\r\n")) == 403
+
+
+def test_a134_all_bodies_together_are_bounded(directory: Path) -> None:
+    with serving(directory, limits=Limits(held_bytes=20_000, drain_s=2.0)) as live:
+        first = request_bytes("/tokenize", {"prompt": "x" * 15_000})
+        with live.connect() as sock:
+            sock.sendall(first[:14_000])
+            eventually(lambda: live.server._app.inflight.held_bytes > 10_000)
+            received = exchange(live, first)
+            assert status_of(received) == 503
+            assert b"retry-after: 1" in received
+            sock.sendall(first[14_000:])
+            assert status_of(sock.recv(65536)) == 200
+        eventually(lambda: live.server._app.inflight.held_bytes == 0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +13,7 @@ from headway.scheduler.receipt import Receipt
 from headway.scheduler.request import Sampling
 from headway.server.choices import Choice, Ending, Piece
 from headway.server.engine import Delta
+from headway.server.literals import any_of
 from headway.server.prompt import Prompt
 from headway.server.stops import StopStrings
 from headway.server.text import TokenText, Utf8Stream
@@ -155,3 +158,13 @@ def test_text_utf8_10_a_special_stop_token(include: bool) -> None:
     ids = [*TOKENS.encode("one"), 2, *TOKENS.encode("two")]
     text = "one<|im_end|>" if include else "one"
     assert drawn_by(ids, [ids], Ending((), (2,), include)) == (text, "stop", 2)
+
+
+@given(st.text("ab<|", max_size=30), st.lists(st.text("ab<|", max_size=6), max_size=8))
+def test_any_of_finds_what_a_plain_alternation_would(text: str, strings: list[str]) -> None:
+    found = any_of(strings)
+    longest_first = sorted(filter(None, strings), key=len, reverse=True)
+    if found is None:
+        assert not longest_first
+    else:
+        assert found.findall(text) == re.findall("|".join(map(re.escape, longest_first)), text)

@@ -18,8 +18,8 @@ from headway.server.usage import Usage
 class Answer(Protocol):
     """How an API writes what became known."""
 
-    def opening(self, index: int) -> bytes | None:
-        """A first chunk without text, where the API has one."""
+    def opening(self, index: int) -> list[bytes]:
+        """What comes before a choice's text."""
         ...
 
     def chunks(self, piece: Piece) -> list[bytes]: ...
@@ -38,8 +38,8 @@ class ChatAnswer:
         self._model = model
         self._logprobs = logprobs
 
-    def opening(self, index: int) -> bytes | None:
-        return self._chunk(chat.ChatChunkChoice(index, chat.AnswerDelta(role="assistant", content="")))
+    def opening(self, index: int) -> list[bytes]:
+        return [self._chunk(chat.ChatChunkChoice(index, chat.AnswerDelta(role="assistant", content="")))]
 
     def chunks(self, piece: Piece) -> list[bytes]:
         written: list[bytes] = []
@@ -83,8 +83,8 @@ class CompletionAnswer:
         self._model = model
         self._logprobs = logprobs
 
-    def opening(self, index: int) -> bytes | None:  # noqa: ARG002
-        return None
+    def opening(self, index: int) -> list[bytes]:  # noqa: ARG002
+        return []
 
     def chunks(self, piece: Piece) -> list[bytes]:
         scores = self._scores(piece.tokens) if piece.tokens else None

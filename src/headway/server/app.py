@@ -48,7 +48,7 @@ def build_app(engine: EngineClient, settings: Settings) -> App:
         raise ConfigError(f"the end tokens {text.eos_token_ids} are not all in the vocabulary of {info.vocab}")
     prompts = PromptReader(text, settings.limits, info.max_context, info.vocab)
     model = Model(text.tokens, prompts, text.eos_token_ids, info.max_context, info.vocab)
-    inflight = Inflight(settings.limits.requests)
+    inflight = Inflight(settings.limits.requests, settings.limits.held_bytes)
     metrics = Metrics(engine, settings.model)
     endpoints = Endpoints(engine, model, settings, inflight, metrics)
 

@@ -10,6 +10,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import Message, Receive, Scope, Send
 
 from headway.server.errors import ApiError, ClientGone, shown
+from headway.server.inflight import Held
 from headway.server.limits import Limits
 
 Result = TypeVar("Result")
@@ -28,12 +29,14 @@ async def read_json(request: Request, limits: Limits) -> bytes:
     declared = request.headers.get("content-length", "0")
     if declared.isdigit() and int(declared) > limits.body_bytes:
         raise _too_large(limits)
+    held: Held = request.scope["headway.held"]
     body = bytearray()
     try:
         async for part in request.stream():
-            body += part
-            if len(body) > limits.body_bytes:
+            if len(body) + len(part) > limits.body_bytes:
                 raise _too_large(limits)
+            held.grow(len(part))
+            body += part
     except ClientDisconnect:
         raise ClientGone from None
     return bytes(body)

@@ -147,12 +147,9 @@ class Endpoints:
                     if not isinstance(piece, Piece):
                         yield PING
                         continue
-                    opening = answer.opening(piece.index) if piece.index not in opened else None
+                    opening = answer.opening(piece.index) if piece.index not in opened else []
                     opened.add(piece.index)
-                    if opening is not None:
-                        yield event(opening)
-                    for chunk in answer.chunks(piece):
-                        yield event(chunk)
+                    yield b"".join(map(event, [*opening, *answer.chunks(piece)]))
             if includes_usage:
                 yield event(answer.usage(usage_of(lengths, job.receipts)))
 

@@ -61,9 +61,9 @@ def shown(value: str) -> str:
     return ascii(value if len(value) <= SHOWN_CHARS else value[:SHOWN_CHARS] + "...")
 
 
-def overloaded(message: str, retry_after_s: float = 1.0) -> ApiError:
-    seconds = str(max(1, math.ceil(retry_after_s)))
-    return ApiError(503, message, type="server_error", code="overloaded", headers={"retry-after": seconds})
+def overloaded(message: str, retry_after_s: float = 1.0, *, close: bool = False) -> ApiError:
+    headers = {"retry-after": str(max(1, math.ceil(retry_after_s)))} | ({"connection": "close"} if close else {})
+    return ApiError(503, message, type="server_error", code="overloaded", headers=headers)
 
 
 def expired() -> ApiError:

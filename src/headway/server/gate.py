@@ -22,7 +22,7 @@ from headway.server.settings import Settings
 log = logging.getLogger("headway.server")
 OPEN_PATHS = frozenset({"/health"})
 """Answered without a key, and while the server is full or stopping."""
-_REASONS: dict[int, RefusedReason] = {401: "unauthorized", 408: "expired", 413: "too_large", 503: "overloaded"}
+_REASONS: dict[int, RefusedReason] = {401: "unauthorized", 413: "too_large", 503: "overloaded"}
 
 
 class Gate:
@@ -55,13 +55,16 @@ class Gate:
     async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
         _check_framing(headers, self._settings.limits.headers)
-        self._hosts.check(headers.get("host", ""))
+        # Browsers, whose requests a foreign page can direct, never speak HTTP/1.0; simple health checks do.
+        if "host" in headers or scope["http_version"] != "1.0":
+            self._hosts.check(headers.get("host", ""))
         if scope["path"] in OPEN_PATHS:
             await self._app(scope, receive, send)
             return
         tenant = self._keys.tenant(headers.get("authorization"))
         scope["headway.caller"] = Caller(tenant, self._settings.salt_secret, deadline_of(headers))
-        with self._inflight.request():
+        with self._inflight.request() as held:
+            scope["headway.held"] = held
             await self._app(scope, receive, send)
 
     async def _fail(self, answer: _Answer, error: ApiError, method: str) -> None:

@@ -9,25 +9,44 @@ from headway.server.errors import overloaded
 from headway.server.job import Job
 
 
+class Held:
+    """What one request keeps in memory."""
+
+    def __init__(self, inflight: Inflight) -> None:
+        self._inflight = inflight
+        self.bytes = 0
+
+    def grow(self, size: int) -> None:
+        """Raises ApiError (503) when all requests together hold too much."""
+        if self._inflight.held_bytes + size > self._inflight.held_limit:
+            raise overloaded("the requests being answered hold too much memory", close=True)
+        self._inflight.held_bytes += size
+        self.bytes += size
+
+
 class Inflight:
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, held_limit: int) -> None:
         self._limit = limit
         self._count = 0
+        self.held_limit = held_limit
+        self.held_bytes = 0
         self._jobs: set[Job] = set()
         self.draining = False
 
     @contextmanager
-    def request(self) -> Iterator[None]:
+    def request(self) -> Iterator[Held]:
         """Raises ApiError (503) when there are too many, or when the server is about to stop."""
         if self.draining:
             raise overloaded("the server is stopping", retry_after_s=5)
         if self._count >= self._limit:
             raise overloaded(f"{self._limit} requests are being answered already")
         self._count += 1
+        held = Held(self)
         try:
-            yield
+            yield held
         finally:
             self._count -= 1
+            self.held_bytes -= held.bytes
 
     @contextmanager
     def job(self, job: Job) -> Iterator[None]:

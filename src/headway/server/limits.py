@@ -19,6 +19,8 @@ class Limits:
     """*"""
     requests: int = 2048
     """Requests being answered at one time. *"""
+    held_bytes: int = 256 * 1024 * 1024
+    """Bodies of all requests being answered, together. *"""
     prompt_bytes: int = 4 * 1024 * 1024
     """Text of one prompt, rendered. *"""
     inline_bytes: int = 4096

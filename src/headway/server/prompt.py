@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from headway.server.errors import ApiError, invalid, unsupported
 from headway.server.limits import SCHEMA, Limits
+from headway.server.literals import any_of
 from headway.server.model_text import ModelText
 from headway.server.protocol_chat import Message
 from headway.server.protocol_completions import CompletionRequest
@@ -35,7 +36,8 @@ class PromptReader:
         self._limits = limits
         self._max_context = max_context
         self._vocab = vocab
-        self._special = _alternation(text.tokens.special)
+        self._special = any_of(text.tokens.special)
+        self._special_apart = re.compile(f"({self._special.pattern})") if self._special else None
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="headway-prompt")
 
     def close(self) -> None:
@@ -114,9 +116,9 @@ class PromptReader:
     def _encode_masked(self, rendered: str, mask: Mapping[str, str]) -> list[int]:
         """Special tokens still in the text are the template's own; all else is encoded as plain text."""
         tokens = self._text.tokens
-        names = _alternation(mask)
+        names = any_of(mask)
         ids: list[int] = []
-        for piece in re.split(f"({self._special.pattern})", rendered) if self._special else [rendered]:
+        for piece in self._special_apart.split(rendered) if self._special_apart else [rendered]:
             if piece in tokens.special:
                 ids.append(tokens.special[piece])
             elif piece:
@@ -183,8 +185,3 @@ def _split(prompt: str | list[str | int | list[int]]) -> list[str | list[int]]:
     if not prompts or not all(prompts):
         raise invalid("`prompt`: it must not be empty", "prompt")
     return prompts
-
-
-def _alternation(strings: Mapping[str, Any]) -> re.Pattern[str] | None:
-    longest_first = sorted(filter(None, strings), key=len, reverse=True)
-    return re.compile("|".join(map(re.escape, longest_first))) if longest_first else None

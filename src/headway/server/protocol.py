@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta
 
-from headway.server.errors import ApiError, invalid
+from headway.server.errors import ApiError, invalid, unsupported
 from headway.server.limits import SCHEMA
 from headway.server.unsupported import refuse_unsupported
 
@@ -19,6 +19,7 @@ StopString = Annotated[str, Meta(min_length=1, max_length=SCHEMA.stop_chars)]
 
 class StreamOptions(msgspec.Struct, frozen=True):
     include_usage: bool | None = None
+    continuous_usage_stats: bool | None = None
 
 
 class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +72,7 @@ class DetokenizeRequest(msgspec.Struct, frozen=True, kw_only=True):
     model: str | None = None
 
 
-RequestT = TypeVar("RequestT")
+RequestT = TypeVar("RequestT", bound=msgspec.Struct)
 
 _AT = re.compile(r" - at `\$\.?(?P<param>.*)`$")
 _MISSING = re.compile(r"missing required field `(?P<param>[^`]+)`")
@@ -85,7 +86,7 @@ def decode(body: bytes, kind: type[RequestT]) -> RequestT:
     try:
         fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
         request = msgspec.json.decode(body, type=kind)
-        refuse_unsupported(fields)
+        refuse_unsupported(fields, kind.__struct_fields__)
     except msgspec.ValidationError as error:
         raise _validation_error(str(error)) from None
     except msgspec.DecodeError as error:
@@ -112,6 +113,8 @@ def _validation_error(text: str) -> ApiError:
 def check_stream_options(request: GenerationRequest) -> None:
     if request.stream_options is not None and not request.stream:
         raise invalid("`stream_options` is only allowed when `stream` is true", "stream_options")
+    if request.stream_options is not None and request.stream_options.continuous_usage_stats:
+        raise unsupported("stream_options.continuous_usage_stats", "usage comes in the last chunk")
 
 
 def schema_of(*kinds: Any) -> dict[str, Any]:

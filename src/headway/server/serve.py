@@ -4,27 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import resource
 import signal
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import uvicorn
 
 from headway.server.app import App
 from headway.server.http_protocol import protocol_with
+from headway.server.limits import Limits
 from headway.server.settings import Settings
 
 log = logging.getLogger("headway.server")
 _CUT_S = 2
 """Time for the last error events, when the grace time is over."""
+_OTHER_DESCRIPTORS = 64
+"""What the process needs beside connections."""
 
 
 class Server(uvicorn.Server):
     """Asked to stop, it takes nothing new, lets streams finish within `drain_s`, then ends them with an error."""
 
     def __init__(self, app: App, settings: Settings) -> None:
-        limits = settings.limits
+        limits = _within_descriptors(settings.limits)
         super().__init__(
             uvicorn.Config(
                 app,
@@ -52,6 +57,14 @@ class Server(uvicorn.Server):
             await super().shutdown(sockets)
         finally:
             cut.cancel()
+
+
+def _within_descriptors(limits: Limits) -> Limits:
+    """A connection more than the process may open would make the next file or pipe fail, not the connection."""
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if allowed == resource.RLIM_INFINITY:
+        return limits
+    return replace(limits, connections=min(limits.connections, max(allowed - _OTHER_DESCRIPTORS, 1)))
 
 
 async def serve(app: App, settings: Settings, listener: socket.socket | None = None) -> None:

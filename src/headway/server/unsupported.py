@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -55,12 +55,19 @@ HARMLESS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "skip_special_tokens": ("special tokens are always left out of the text", (None, True)),
     "prompt_embeds": ("prompts are text or token ids", _EMPTY),
     "mm_processor_kwargs": ("only text is read", _EMPTY),
+    "prompt_cache_options": ("prefixes are kept by the server's own policy", (None, {}, {"mode": "implicit"})),
+    "echo": ("only /v1/completions shows the prompt again", _OFF),
+    "add_special_tokens": ("the chat template says which there are", _OFF),
+    "top_logprobs": ("this endpoint has `logprobs` alone", (None,)),
+    "max_completion_tokens": ("this endpoint has `max_tokens`", (None,)),
+    "messages": ("this endpoint has `prompt`", (None,)),
+    "prompt": ("this endpoint has `messages`", (None,)),
 }
 
 
-def refuse_unsupported(fields: Mapping[str, msgspec.Raw]) -> None:
-    """Raises ApiError (400) for the first field whose value asks for something that wouldn't be done."""
-    for name in fields.keys() & HARMLESS.keys():
+def refuse_unsupported(fields: Mapping[str, msgspec.Raw], honoured: Iterable[str]) -> None:
+    """Raises ApiError (400) for a field whose value asks for something that wouldn't be done."""
+    for name in sorted((fields.keys() & HARMLESS.keys()).difference(honoured)):
         why, harmless = HARMLESS[name]
         value = msgspec.json.decode(fields[name])
         if not any(value == allowed and type(value) is type(allowed) for allowed in harmless):
