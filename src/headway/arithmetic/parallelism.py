@@ -44,11 +44,6 @@ class Parallelism:
     def chips(self) -> int:
         return self.stage_chips * self.pipeline
 
-    @property
-    def sequence_groups(self) -> int:
-        """Ways in which the tokens of a step are split for everything but attention."""
-        return self.data * self.context
-
     def check(self, model: ModelShape) -> None:
         """Raises ShapeError if this model cannot be cut so; the text says what would work."""
         for layer, _ in model.layer_counts:

@@ -44,6 +44,18 @@ class StepShape:
         """One step of all the rows that stand along the last axis."""
         return StepShape(self.spans, *(count.sum(-1) for count in self._counts()))
 
+    def busiest_share(self, groups: int) -> npt.NDArray[np.float64]:
+        """Share of the step's tokens in the fullest of `groups` groups that its sequences are dealt out to, if rows are
+        alike. One sequence is never split.
+        """
+        sequences = np.maximum(self.sequences, 1)
+        return np.asarray(-(-sequences // groups) / sequences, np.float64)
+
+    def local_tokens(self, data: int, context: int) -> npt.NDArray[np.float64]:
+        """Tokens that the busiest chip sees outside of attention: at least one if there are any."""
+        share = self.busiest_share(data) / context
+        return np.maximum(self.tokens * share, np.minimum(self.tokens, 1.0))
+
     def _counts(self) -> tuple[Ints, ...]:
         return self.tokens, self.sequences, self.sampled, self.pairs, self.reads, self.writes
 

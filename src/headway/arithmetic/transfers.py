@@ -85,7 +85,7 @@ def step_transfers(
     if cut.chips == 1:
         return ()
     tokens = shape.tokens.astype(np.float64)
-    local = np.maximum(tokens / cut.sequence_groups, np.minimum(tokens, 1.0))
+    local = shape.local_tokens(cut.data, cut.context)
     hidden_bytes = local * p.small.size_bytes(model.hidden)
     found: list[Transfer] = []
     for layer, layers in model.layer_counts:
@@ -94,7 +94,7 @@ def step_transfers(
             found.append(all_reduce("after attention", cut.tensor, hidden_bytes, domain, layers))
         if cut.context > 1 and has_attention:
             found.append(_context_exchange(layer, layers, shape, p, cut, domain))
-        found.extend(_feed_forward(layer, layers, model, tokens, hidden_bytes, p, cut, imbalance, domain))
+        found.extend(_feed_forward(layer, layers, model, tokens, local, p, cut, imbalance, domain))
     if cut.pipeline > 1:
         inside = cut.chips <= domain
         found.append(point_to_point("to next stage", hidden_bytes / cut.tensor, inside, cut.pipeline - 1))
@@ -106,7 +106,7 @@ def _feed_forward(
     layers: int,
     model: ModelShape,
     tokens: FloatArray,
-    hidden_bytes: FloatArray,
+    local: FloatArray,
     p: Precision,
     cut: Parallelism,
     imbalance: float,
@@ -114,7 +114,8 @@ def _feed_forward(
 ) -> Iterator[Transfer]:
     f = layer.feed_forward
     if f.inner and cut.tensor > 1:
-        yield all_reduce("after feed-forward", cut.tensor, hidden_bytes, domain, layers)
+        payload = local * p.small.size_bytes(model.hidden)
+        yield all_reduce("after feed-forward", cut.tensor, payload, domain, layers)
     e = f.experts
     if e is None or cut.stage_chips == 1:
         return
@@ -123,7 +124,7 @@ def _feed_forward(
         payload = tokens * p.small.size_bytes(width)
         yield all_reduce("after experts", cut.stage_chips, payload, domain, layers)
         return
-    copies = tokens / cut.stage_chips * destinations(cut.expert, e.active) * imbalance
+    copies = local / cut.tensor * destinations(cut.expert, e.active) * imbalance
     slices = cut.stage_chips // cut.expert  # Each chip that holds a slice of the expert gets the token whole.
     group = cut.stage_chips
     out, back = p.activations.size_bytes(width), p.small.size_bytes(width)
@@ -139,10 +140,11 @@ def _context_exchange(
     """
     a = layer.attention
     others = (cut.context - 1) / cut.context
-    tokens = shape.tokens / cut.data
+    share = shape.busiest_share(cut.data)
+    tokens = shape.tokens * share
     heads = a.num_heads / cut.tensor
     asked = tokens * heads * (a.head_dim + a.value_dim) * p.small.bits_per_value / 8
-    cached = (shape.reads.max(0) if len(shape.reads) else shape.sequences) / cut.data
+    cached = (shape.reads.max(0) if len(shape.reads) else shape.sequences) * share
     round_trip = cached * a.kv_values_per_token * p.kv.bits_per_value / 8
     sent = np.minimum(asked, round_trip) if a.kind != "linear" else asked
     return all_to_all("context exchange", cut.context, others * sent, domain, layers)

@@ -125,7 +125,7 @@ def _matrix_op(
         weights = whole_bytes / m.copies * experts_touched(m.copies, m.used, tokens) / parts
         tokens = tokens * imbalance
     else:
-        tokens = _local_tokens(shape, cut)
+        tokens = shape.local_tokens(cut.data, cut.context)
         weights = whole_bytes * (tokens > 0) / parts
     active = layers * m.used
     act_bytes = p.activations.bits_per_value / 8
@@ -143,14 +143,14 @@ def _matrix_op(
 
 def _attend_op(part: Attend, kind: str, layers: int, shape: StepShape, p: Precision, cut: Parallelism) -> Op:
     g = shape.spans.index(part.span)
-    heads, groups = min(cut.tensor, part.kv_heads), cut.sequence_groups
-    pairs, reads, writes = (x[g].astype(np.float64) / groups for x in (shape.pairs, shape.reads, shape.writes))
+    heads, share = min(cut.tensor, part.kv_heads), shape.busiest_share(cut.data) / cut.context
+    pairs, reads, writes = (x[g] * share for x in (shape.pairs, shape.reads, shape.writes))
     flops = part.flops * pairs
     if part.expanded_flops:  # The cheaper way for the whole step; new tokens' own expansion is the `latent up` matrix.
-        cached = np.maximum(0.0, reads - shape.tokens / groups)
+        cached = np.maximum(0.0, reads - shape.tokens * share)
         flops = np.minimum(flops, part.expanded_flops * pairs + part.expand_flops * cached)
     entry = layers * part.values / heads
-    tokens = _local_tokens(shape, cut)
+    tokens = shape.local_tokens(cut.data, cut.context)
     return _op(
         f"attend {part.name}",
         "attention",
@@ -166,9 +166,10 @@ def _attend_op(part: Attend, kind: str, layers: int, shape: StepShape, p: Precis
 
 def _state_op(s: State, layers: int, shape: StepShape, p: Precision, cut: Parallelism) -> Op:
     """Write, read and (delta rule) ask the state once a token; move it in and out once a sequence and step."""
-    sequences = shape.sequences / cut.data / cut.tensor
+    share = shape.busiest_share(cut.data) / cut.tensor
+    sequences = shape.sequences * share
     moved = layers * (s.values * p.state.bits_per_value + s.conv_values * p.small.bits_per_value) / 8 * sequences
-    tokens = shape.tokens / cut.data / cut.tensor
+    tokens = shape.tokens * share
     return _op(
         "state",
         "attention",
@@ -183,9 +184,9 @@ def _state_op(s: State, layers: int, shape: StepShape, p: Precision, cut: Parall
 
 def _table_ops(model: ModelShape, shape: StepShape, p: Precision, cut: Parallelism) -> Iterator[Op]:
     row_bytes = p.small.size_bytes(model.hidden)
-    tokens = _local_tokens(shape, cut)
+    tokens = shape.local_tokens(cut.data, cut.context)
     yield _op("embed", "embedding", "", 1, "bf16", flops=tokens * 0.0, weight_bytes=row_bytes * tokens)
-    sampled = np.maximum(shape.sampled / cut.sequence_groups, np.minimum(shape.sampled, 1.0))
+    sampled = np.maximum(shape.sampled * shape.busiest_share(cut.data) / cut.context, np.minimum(shape.sampled, 1.0))
     table = np.float64(p.small.size_bytes(model.vocab * model.hidden))
     yield _op(
         "logits",
@@ -197,12 +198,6 @@ def _table_ops(model: ModelShape, shape: StepShape, p: Precision, cut: Paralleli
         weight_bytes=table * (sampled > 0) / cut.tensor,
         activation_bytes=(model.hidden + model.vocab / cut.tensor) * sampled * p.small.bits_per_value / 8,
     )
-
-
-def _local_tokens(shape: StepShape, cut: Parallelism) -> FloatArray:
-    """Tokens of one sequence group; a step that has any gives the busiest group at least one."""
-    tokens = shape.tokens.astype(np.float64)
-    return np.maximum(tokens / cut.sequence_groups, np.minimum(tokens, 1.0))
 
 
 def _op(name: str, part: Part, kind: str, layers: int, rate: Rate, flops: FloatArray, **moved: FloatArray) -> Op:

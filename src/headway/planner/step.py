@@ -18,6 +18,7 @@ ASSUMPTIONS = (
     "experts touched are the expected union over the batch, all equally liked",
     "each operation's point counts its activations' traffic; the whole step's floor does not",
     "a rate that the chip lacks runs at the next wider one",
+    "with pipeline stages: the batch is split evenly over them and each stage always has one part",
     "memory: 90% of the chip for weights and cache",
 )
 
@@ -72,7 +73,10 @@ def roofline_report(
     known = spans(model)
     rate = rate_flops_per_s(system.chip, precision.rate)
     memory = memory_plan(model, system.chip, context, batch, precision, cut)
-    step = step_report("decode", model, decode(known, batch, context), system, precision, cut)
+    in_flight = min(cut.pipeline, batch)
+    step = step_report(
+        "decode", model, decode(known, -(-batch // in_flight), context), system, precision, cut, in_flight
+    )
     return RooflineReport(
         model=name,
         system=system.name,
@@ -89,13 +93,20 @@ def roofline_report(
         fits=memory.fits,
         decode=step,
         interactivity_tokens_per_s=1 / step.step_s,
-        prefill=step_report("prefill", model, prefill(known, context), system, precision, cut),
+        prefill=step_report("prefill", model, prefill(known, context), system, precision, cut, cut.pipeline),
     )
 
 
 def step_report(
-    kind: str, model: ModelShape, shape: StepShape, system: System, precision: Precision, cut: Parallelism
+    kind: str,
+    model: ModelShape,
+    shape: StepShape,
+    system: System,
+    precision: Precision,
+    cut: Parallelism,
+    in_flight: int,
 ) -> StepReport:
+    """`in_flight`: steps alike that the pipeline's stages work on at the same time."""
     work = step_work(model, shape, precision, cut, domain=system.scaleup_chips)
     cost = floor_cost(work, system, cut.chips)
     tokens, step_s, tdp_w = int(shape.tokens), float(cost.step_s), system.chip.tdp_w
@@ -113,7 +124,7 @@ def step_report(
         arithmetic_utilisation=float(cost.arithmetic_utilisation),
         bandwidth_utilisation=float(cost.bandwidth_utilisation),
         energy_at_tdp_j=None if tdp_w is None else float(cost.energy_at_power_j(tdp_w)),
-        tokens_per_s=tokens / step_s,
-        tokens_per_s_per_chip=tokens / step_s / cut.chips,
+        tokens_per_s=in_flight * tokens / step_s,
+        tokens_per_s_per_chip=in_flight * tokens / step_s / cut.chips,
         ops=op_points(work, system.chip),
     )

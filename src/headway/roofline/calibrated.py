@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from headway.arithmetic.experts import FloatArray
+from headway.arithmetic.parallelism import Parallelism
 from headway.arithmetic.step_shape import StepShape
 from headway.arithmetic.transfers import Transfer
 from headway.arithmetic.work import Op, StepWork
@@ -50,12 +51,13 @@ def coefficients(figures: Mapping[str, Figure]) -> Coefficients:
 
 
 def calibrated_cost(
-    work: StepWork, shape: StepShape, system: System, c: Coefficients, chips: int = 1, groups: int = 1
+    work: StepWork, shape: StepShape, system: System, c: Coefficients, cut: Parallelism | None = None
 ) -> StepCost:
     """Every operation takes the longer of its compute and its memory time; operations, collectives, layers' overhead
-    and the host follow one another. `groups`: ways in which the step's tokens are split (Parallelism.sequence_groups).
+    and the host follow one another.
     """
-    rows = np.maximum(shape.tokens / groups, 1.0)
+    cut = cut or Parallelism()
+    rows = np.maximum(shape.local_tokens(cut.data, cut.context), 1.0)
     compute_s, memory_s, busy_s = (np.zeros(np.shape(rows)) for _ in range(3))
     for op in work.ops:
         op_compute_s, op_memory_s = _op_seconds(op, rows, system, c)
@@ -71,7 +73,7 @@ def calibrated_cost(
         step_s=busy_s + network_s + host_s,
         flops=work.total("flops"),
         memory_bytes=work.memory_bytes,
-        chips=chips,
+        chips=cut.chips,
     )
 
 

@@ -79,9 +79,9 @@ class OpPoint:
     kind: str
     layers: int
     flops: float
-    bytes: float
-    intensity: float
-    ridge: float
+    moved_bytes: float
+    intensity_flops_per_byte: float
+    ridge_flops_per_byte: float
     floor_s: float
     bound: str
 

@@ -1,0 +1,143 @@
+"""Reports of `headway plan` as text or JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, is_dataclass
+from typing import Any
+
+import click
+
+from headway.planner.kv import KvReport
+from headway.planner.model import ModelReport
+from headway.planner.step import RooflineReport, StepReport
+
+_SI = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"))
+_BINARY = ((2**50, "Pi"), (2**40, "Ti"), (2**30, "Gi"), (2**20, "Mi"), (2**10, "Ki"))
+
+
+def si(value: float, unit: str) -> str:
+    """Three or four significant digits with a decimal prefix."""
+    for factor, prefix in _SI:
+        if abs(value) >= factor:
+            return f"{value / factor:.4g} {prefix}{unit}"
+    return f"{value:.4g} {unit}"
+
+
+def size(value: float) -> str:
+    """Decimal and binary side by side, so that neither is taken for the other."""
+    for factor, prefix in _BINARY:
+        if value >= factor:
+            return f"{si(value, 'B')} ({value / factor:.4g} {prefix}B)"
+    return f"{value:.4g} B"
+
+
+def show_names(names: dict[str, list[str]], as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(names))
+        return
+    for kind, known in names.items():
+        click.echo(f"{kind}: {', '.join(known)}")
+
+
+def show_model(report: ModelReport, as_json: bool) -> None:
+    if as_json:
+        _json(report)
+        return
+    p = report.params
+    _lines(
+        f"{report.model} ({report.family}), up to {report.max_context_tokens:,} tokens",
+        ("layers", "; ".join(f"{n} x {kind}" for kind, n in report.layers.items())),
+        ("parameters", si(report.total_params, "") + _gap(report.total_gap)),
+        ("active", si(report.active_params, "") + _gap(report.active_gap)),
+        *(
+            (name.replace("_", " "), f"{si(n, '')} ({n / p.total:.1%})")
+            for name, n in asdict(p).items()
+            if n and name != "active_experts"
+        ),
+        (f"weights in {report.weight_format}", size(report.weight_bytes)),
+        (f"KV in {report.kv_format}, a token", size(report.kv_bytes_per_token)),
+        ("and, a sequence", size(report.kv_bytes_constant) if report.kv_bytes_constant else "nothing"),
+        ("source", report.source or "the file given"),
+    )
+    _assume(report.assumptions)
+
+
+def show_kv(report: KvReport, as_json: bool) -> None:
+    if as_json:
+        _json(report)
+        return
+    equal = report.context_where_kv_equals_weights_tokens
+    _lines(
+        f"{report.model}, {report.batch} x {report.context_tokens:,} tokens, KV in {report.kv_format}",
+        ("a token", size(report.kv_bytes_per_token)),
+        ("a sequence, constant", size(report.kv_bytes_constant) if report.kv_bytes_constant else "nothing"),
+        ("a context", size(report.kv_bytes_per_context)),
+        ("the batch", size(report.kv_bytes)),
+        (f"weights in {report.weight_format}", size(report.weight_bytes)),
+        ("KV equals weights at", f"{equal:,} tokens" if equal else "no length"),
+        (f"{report.chip} for KV alone", f"{report.chips_for_kv:.2f}, so {report.whole_chips_for_kv}"),
+        ("for KV and weights", f"{report.chips_for_kv_and_weights:.2f}, so {report.whole_chips_for_kv_and_weights}"),
+    )
+    _assume(report.assumptions)
+
+
+def show_roofline(report: RooflineReport, as_json: bool) -> None:
+    if as_json:
+        _json(report)
+        return
+    memory = report.memory
+    _lines(
+        f"{report.model} on {report.chips} x {report.chip} ({report.system}), weights {report.weight_format}, "
+        f"KV {report.kv_format}",
+        ("ridge", f"{report.ridge_flops_per_byte:.4g} FLOP/B"),
+        ("weights a chip", size(memory.weights_bytes)),
+        ("KV a chip", size(memory.kv_bytes)),
+        ("fits", f"{'yes' if report.fits else 'NO'}: {size(memory.usable_bytes)} usable, at most {memory.max_batch}"),
+    )
+    _step(f"decode: {report.batch} sequences of {report.context_tokens:,} tokens", report.decode)
+    _lines("", ("a user", f"{report.interactivity_tokens_per_s:.4g} tokens/s"))
+    _step(f"prefill: {report.context_tokens:,} tokens", report.prefill)
+    _assume(report.assumptions)
+
+
+def _step(title: str, step: StepReport) -> None:
+    energy = "unknown: no power published" if step.energy_at_tdp_j is None else si(step.energy_at_tdp_j, "J")
+    _lines(
+        f"\n{title}",
+        ("floor", f"{si(step.step_s, 's')}, bound by {step.bound.replace('_', ' ')}"),
+        ("compute", f"{si(step.compute_s, 's')} ({step.arithmetic_utilisation:.1%} busy)"),
+        ("memory", f"{si(step.memory_s, 's')} ({step.bandwidth_utilisation:.1%} busy)"),
+        ("network", si(step.network_s, "s") if step.network_s else "none"),
+        ("a chip", f"{step.tokens_per_s_per_chip:.4g} tokens/s"),
+        ("energy at full power", energy),
+    )
+    click.echo(f"  {'operation':34} {'FLOP':>12} {'bytes':>12} {'FLOP/B':>9} {'time':>12}  bound")
+    for op in step.ops:
+        name = f"{op.layers} x {op.name}" + (f" ({op.kind})" if op.kind else "")
+        numbers = f"{si(op.flops, ''):>12} {si(op.moved_bytes, 'B'):>12} {op.intensity_flops_per_byte:9.4g}"
+        click.echo(f"  {name:34.34} {numbers} {si(op.floor_s, 's'):>12}  {op.bound.replace('_', ' ')}")
+
+
+def _lines(title: str, *pairs: tuple[str, str]) -> None:
+    if title:
+        click.echo(title)
+    for name, value in pairs:
+        click.echo(f"  {name:24} {value}")
+
+
+def _assume(assumptions: tuple[str, ...]) -> None:
+    click.echo("\nassuming")
+    for assumption in assumptions:
+        click.echo(f"  - {assumption}")
+
+
+def _gap(gap: float | None) -> str:
+    return "" if gap is None else f" ({gap:+.1%} from what is published)"
+
+
+def _json(report: Any) -> None:
+    """NaN and infinity would be no JSON."""
+    if not is_dataclass(report) or isinstance(report, type):
+        raise TypeError("a report is a dataclass")
+    click.echo(json.dumps(asdict(report), allow_nan=False))

@@ -1,0 +1,119 @@
+"""`headway plan`: numbers under keys that carry their unit, assumptions said, and one line for a mistake."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from headway.cli.plan import plan
+from headway.cli.plan_text import si, size
+
+
+def ask(*arguments: str) -> dict[str, Any]:
+    result = CliRunner().invoke(plan, [*arguments, "--json"])
+    assert result.exit_code == 0, result.output
+    answer: dict[str, Any] = json.loads(result.output)
+    return answer
+
+
+def test_model() -> None:
+    answer = ask("model", "deepseek-v3", "--weights", "fp8")
+    assert answer["total_params"] == 671_026_419_200
+    assert answer["kv_bytes_per_token"] == 70_272
+    assert answer["active_gap"] == pytest.approx(0.015, abs=0.001)
+    assert answer["params"]["experts"] / answer["total_params"] > 0.97
+    assert answer["assumptions"]
+
+
+def test_kv() -> None:
+    answer = ask("kv", "llama-3.1-405b", "--batch", "32", "--chip", "h100-sxm")
+    assert answer["kv_bytes_per_context"] == 516_096 * 131_072
+    assert (answer["whole_chips_for_kv"], answer["whole_chips_for_kv_and_weights"]) == (28, 38)
+
+
+def test_roofline() -> None:
+    answer = ask("roofline", "llama-3.1-70b", "--system", "hgx-h100", "--tensor", "8", "--batch", "64")
+    assert answer["chips"] == 8
+    assert answer["ridge_flops_per_byte"] == pytest.approx(295, rel=0.005)
+    assert answer["decode"]["bound"] == "memory_bandwidth"
+    assert answer["prefill"]["bound"] == "compute"
+    assert answer["decode"]["tokens_per_s"] == pytest.approx(64 * answer["interactivity_tokens_per_s"])
+    assert answer["memory"]["max_batch"] > 64
+    assert answer["fits"]
+    assert {"moved_bytes", "intensity_flops_per_byte", "floor_s"} <= set(answer["decode"]["ops"][0])
+
+
+def test_a_pipeline_keeps_each_stage_busy_with_its_part_of_the_batch() -> None:
+    flat, piped = (
+        ask("roofline", "llama-3.1-70b", "--batch", "64", "--pipeline", stages, "--tensor", "2")
+        for stages in ("1", "4")
+    )
+    assert piped["chips"] == 4 * flat["chips"]
+    assert piped["decode"]["tokens"] * 4 == flat["decode"]["tokens"] == 64
+    assert piped["decode"]["tokens_per_s"] > 0.9 * flat["decode"]["tokens_per_s"]
+
+
+def test_a_chip_of_ones_own(tmp_path: Path) -> None:
+    rows = ["bertha-500,bf16_flops_per_s,128,TFLOP/s,rumour,my guess,2026-11,"]
+    (tmp_path / "chips.csv").write_text("\n".join(["item,figure,value,unit,status,source,date,note", *rows]))
+    answer = ask("roofline", "qwen3-8b", "--system", "bertha-500-node", "--catalog", str(tmp_path))
+    assert answer["ridge_flops_per_byte"] == pytest.approx(128e12 / 546e9)
+
+
+def test_a_config_on_disk(tmp_path: Path) -> None:
+    config = {
+        "model_type": "llama",
+        "hidden_size": 64,
+        "vocab_size": 100,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "intermediate_size": 128,
+        "max_position_embeddings": 256,
+    }
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert ask("model", str(tmp_path))["kv_bytes_per_token"] == 2 * 2 * 64 * 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["model", "lama"], "model 'lama' is not known; near: llama"),
+        (["kv", "qwen3-8b", "--chip", "h1000"], "chip 'h1000' is not known; near: h100"),
+        (["kv", "qwen3-8b", "--kv", "fp9"], "number format 'fp9' is not known"),
+        (["kv", "qwen3-8b", "--context", "0"], "0 is not in the range"),
+        (["roofline", "qwen3-8b", "--system", "dgx-1"], "system 'dgx-1' is not known"),
+        (["roofline", "qwen3-8b", "--tensor", "3"], "tensor parallelism 3 does not divide 32 heads; possible: 1, 2"),
+        (["roofline", "qwen3-8b", "--system", "bertha-500-node"], "bertha-500 has no published bf16_flops_per_s"),
+        (["roofline", "qwen3-8b", "--system", "rtx-4090-node", "--tensor", "2"], "rtx-4090-node has none"),
+        (["model", "qwen3-8b", "--catalog", "/no/such/place"], "there is no such directory"),
+    ],
+)
+def test_mistakes_get_one_line(arguments: list[str], words: str) -> None:
+    result = CliRunner().invoke(plan, arguments)
+    assert result.exit_code in (1, 2)
+    assert words in result.output
+    assert result.output.count("Error: ") == 1
+    assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize("question", ["model", "kv", "roofline"])
+def test_text_says_its_assumptions(question: str) -> None:
+    result = CliRunner().invoke(plan, [question, "gpt-oss-120b", "--experts", "mxfp4"])
+    assert result.exit_code == 0, result.output
+    assert "\nassuming\n  - " in result.output
+
+
+def test_list_names_what_there_is() -> None:
+    result = CliRunner().invoke(plan, ["list", "--json"])
+    assert "deepseek-v3" in json.loads(result.output)["models"]
+    assert "hgx-h100" in CliRunner().invoke(plan, ["list"]).output
+
+
+def test_sizes_show_both_kinds_of_prefix() -> None:
+    assert size(40 * 2**30) == "42.95 GB (40 GiB)"
+    assert size(1000) == "1000 B"
+    assert (si(1.5e-3, "s"), si(0, "s"), si(12_345, "B")) == ("1.5 ms", "0 s", "12.35 kB")
