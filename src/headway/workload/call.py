@@ -1,0 +1,90 @@
+"""What a workload is made of: calls, in sessions, in order of arrival."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+
+class WorkloadError(ValueError):
+    """A trace or a setting that makes no workload; the text is one line that names the file and row, or the setting."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One LLM request inside a turn of a session. A lone request is a session of one call."""
+
+    id: str
+    """Unique in its workload."""
+    num_input_tokens: int
+    """At least 1."""
+    num_output_tokens: int
+    """At least 1. The true length: hidden from scheduler and router."""
+    session: str | None = None
+    turn: int = 0
+    """Which of the session's turns: each begins with a human's prompt."""
+    arrival_s: float | None = 0.0
+    """Seconds from the start, whatever the server does (open loop); None: `gap_s` after the session's previous call
+    ended."""
+    gap_s: float = 0.0
+    """Tool or human time since the end of the session's previous call."""
+    hash_ids: tuple[int, ...] = ()
+    """The prompt's content, one id for each whole block of `Workload.hash_block_size` tokens, perhaps one more for a
+    last partial block. An equal id means the same block after the same prefix. Empty: shares nothing with anyone."""
+
+
+Session = Sequence[Call]
+"""Never empty. The first call has an `arrival_s`; where a later one has none, it waits for the one before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Sessions in order of the first call's arrival. `sessions` may be lazy, and then can be read once only."""
+
+    name: str
+    sessions: Iterable[Session]
+    hash_block_size: int = 0
+    """Tokens a hash id stands for; 0 where calls have no hash ids."""
+    concurrency: int | None = None
+    """Closed loop: sessions in progress at any time; a session starts when one ends. None: they start at `arrival_s`."""
+    num_calls: int | None = None
+    """Where known beforehand, for a progress bar."""
+
+    def head(self, num_calls: int) -> Workload:
+        """The first sessions, as many as it takes to have at least `num_calls` calls."""
+        if num_calls < 1:
+            raise WorkloadError(f"the number of calls must be at least 1, not {num_calls}")
+        known = None if self.num_calls is None else min(num_calls, self.num_calls)
+        sessions = _head(self.sessions, num_calls)
+        return Workload(self.name, sessions, self.hash_block_size, self.concurrency, known)
+
+
+def _head(sessions: Iterable[Session], num_calls: int) -> Iterator[Session]:
+    for session in sessions:
+        yield session
+        num_calls -= len(session)
+        if num_calls <= 0:
+            return
+
+
+def merge(*streams: Iterable[Session]) -> Iterator[Session]:
+    """Sessions of several sorted streams, in order of the first call's arrival; ties go to the earlier stream."""
+    return heapq.merge(*streams, key=start_s)
+
+
+def in_order(sessions: Iterable[Session], where: Callable[[int], str]) -> Iterator[Session]:
+    """The same sessions. Raises WorkloadError at the first that starts before its predecessor; `where` names its row."""
+    last = 0.0
+    for number, session in enumerate(sessions):
+        if start_s(session) < last:
+            raise WorkloadError(
+                f"{where(number)}: arrives at {start_s(session):g} s, before the row above ({last:g} s)"
+            )
+        last = start_s(session)
+        yield session
+
+
+def start_s(session: Session) -> float:
+    """When the session's first call arrives."""
+    return session[0].arrival_s or 0.0
