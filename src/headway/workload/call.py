@@ -47,7 +47,7 @@ class Workload:
     hash_block_size: int = 0
     """Tokens a hash id stands for; 0 where calls have no hash ids."""
     concurrency: int | None = None
-    """Closed loop: sessions in progress at any time; a session starts when one ends. None: they start at `arrival_s`."""
+    """Closed loop: sessions in progress at any time, one starting when another ends. None: they start at `arrival_s`."""
     num_calls: int | None = None
     """Where known beforehand, for a progress bar."""
 
@@ -74,7 +74,7 @@ def merge(*streams: Iterable[Session]) -> Iterator[Session]:
 
 
 def in_order(sessions: Iterable[Session], where: Callable[[int], str]) -> Iterator[Session]:
-    """The same sessions. Raises WorkloadError at the first that starts before its predecessor; `where` names its row."""
+    """The same sessions. Raises WorkloadError at the first that starts before the one above; `where` names its row."""
     last = 0.0
     for number, session in enumerate(sessions):
         if start_s(session) < last:
