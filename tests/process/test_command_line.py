@@ -31,8 +31,13 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_tiny_model(tmp_path_factory.mktemp("models") / "tiny")
 
 
-def headway(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*HEADWAY, *map(str, arguments)], capture_output=True, text=True, env=ENV, timeout=120)
+@pytest.fixture(scope="session")
+def plain_text(tiny_model: Path) -> str:
+    """What the tiny model says without any option."""
+    with serving(tiny_model) as served:
+        text: str = served.complete(max_tokens=60)["choices"][0]["text"]
+        assert served.stop(signal.SIGINT) == 0
+    return text
 
 
 class Served:
@@ -151,9 +156,9 @@ def spoiled(tiny: Path, directory: Path, name: str, content: bytes | None) -> Pa
     ],
 )
 def test_an_unusable_model_is_one_line(
-    tiny_model: Path, tmp_path: Path, name: str, content: bytes | None, words: str
+    capfd: pytest.CaptureFixture[str], tiny_model: Path, tmp_path: Path, name: str, content: bytes | None, words: str
 ) -> None:
-    assert_one_line(headway("serve", spoiled(tiny_model, tmp_path / "model", name, content), "--port", "0"), words)
+    assert_one_line(capfd, words, spoiled(tiny_model, tmp_path / "model", name, content), "--port", "0")
 
 
 @pytest.mark.parametrize(
@@ -169,30 +174,32 @@ def test_an_unusable_model_is_one_line(
         (["--step-log", "/no/such/directory/steps"], "/no/such/directory"),
     ],
 )
-def test_options_that_cannot_work_are_one_line(tiny_model: Path, options: list[str], words: str) -> None:
-    assert_one_line(headway("serve", tiny_model, "--port", "0", *options), words)
+def test_options_that_cannot_work_are_one_line(
+    capfd: pytest.CaptureFixture[str], tiny_model: Path, options: list[str], words: str
+) -> None:
+    assert_one_line(capfd, words, tiny_model, "--port", "0", *options)
 
 
 @pytest.mark.parametrize("name", ["/no/such/model", "../x\0y", "model with spaces", "no-such.gguf"])
-def test_a_model_that_is_not_there_is_one_line(name: str) -> None:
-    result = CliRunner().invoke(main, ["serve", name, "--port", "0"])
-    assert result.exit_code == 1
-    assert len(result.stderr.splitlines()) == 1
-    assert result.stderr.startswith("headway: ")
+def test_a_model_that_is_not_there_is_one_line(capfd: pytest.CaptureFixture[str], name: str) -> None:
+    assert_one_line(capfd, "", name, "--port", "0")
 
 
-def test_a_port_in_use_is_one_line(tiny_model: Path) -> None:
+def test_a_port_in_use_is_one_line(capfd: pytest.CaptureFixture[str], tiny_model: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        assert_one_line(headway("serve", tiny_model, "--port", port), f"port {port} on 127.0.0.1 is in use")
+        assert_one_line(capfd, f"port {port} on 127.0.0.1 is in use", tiny_model, "--port", port)
 
 
-def assert_one_line(result: subprocess.CompletedProcess[str], words: str) -> None:
-    assert result.returncode == 1, result
+def assert_one_line(capfd: pytest.CaptureFixture[str], words: str, *arguments: str | Path) -> None:
+    """The command fails, and neither it nor its engine process says anything else."""
+    result = CliRunner().invoke(main, ["serve", *map(str, arguments)])
+    assert result.exit_code == 1
     assert result.stdout == ""
     [line] = result.stderr.splitlines()
     assert line.startswith("headway: ")
     assert words in line
+    assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize(
@@ -251,10 +258,6 @@ def test_a_second_interrupt_does_not_wait_for_streams(tiny_model: Path) -> None:
         ["--no-prefix-cache", "--batching", "static", "--reservation", "worst-case"],
     ],
 )
-def test_policies_change_no_text(tiny_model: Path, options: list[str]) -> None:
-    texts = []
-    for chosen in ([], options):
-        with serving(tiny_model, *chosen) as served:
-            texts.append(served.complete(max_tokens=60)["choices"][0]["text"])
-            assert served.stop(signal.SIGINT) == 0
-    assert texts[0] == texts[1]
+def test_policies_change_no_text(tiny_model: Path, plain_text: str, options: list[str]) -> None:
+    with serving(tiny_model, *options) as served:
+        assert served.complete(max_tokens=60)["choices"][0]["text"] == plain_text
