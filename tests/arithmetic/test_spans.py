@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.arithmetic.spans import Span
@@ -31,6 +31,7 @@ def attended(span: Span, position: int) -> int:
 
 
 @given(spans, st.integers(0, 40), st.integers(0, 40))
+@settings(deadline=None)
 def test_pairs_reads_and_writes(span: Span, start: int, count: int) -> None:
     step = rows((span,), start, count)
     positions = range(start, start + count)
@@ -43,6 +44,7 @@ def test_pairs_reads_and_writes(span: Span, start: int, count: int) -> None:
 
 
 @given(spans, st.lists(st.integers(1, 12), min_size=1, max_size=6))
+@settings(deadline=None)
 def test_chunks_of_a_prompt_attend_what_the_whole_does(span: Span, chunks: list[int]) -> None:
     starts = np.cumsum([0, *chunks[:-1]])
     parts = rows((span,), starts, np.array(chunks)).total()
@@ -58,6 +60,7 @@ def test_chunks_of_a_prompt_attend_what_the_whole_does(span: Span, chunks: list[
     st.integers(0, 12),
     st.lists(st.tuples(st.integers(0, 12), st.integers(1, 5)), min_size=1, max_size=5),
 )
+@settings(deadline=None)
 def test_a_shared_prefix_is_read_once(span: Span, shared: int, tails: list[tuple[int, int]]) -> None:
     start, count = np.array([shared + tail for tail, _ in tails]), np.array([n for _, n in tails])
     in_common = shared // span.every

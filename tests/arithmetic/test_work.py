@@ -70,7 +70,7 @@ def test_attention_flops_of_llama_in_full() -> None:
     st.sampled_from([LLAMA, "gemma-3-27b", "deepseek-v3", "qwen3-next-80b-a3b", "llama-4-scout"]),
     st.lists(st.tuples(st.integers(0, 20_000), st.integers(1, 3000)), min_size=1, max_size=6),
 )
-@settings(max_examples=30)
+@settings(max_examples=30, deadline=None)
 def test_work_of_a_mixed_step_is_that_of_its_rows_with_weights_read_once(name: str, mix: list[tuple[int, int]]) -> None:
     shape = model(name)
     start, count = (np.array(x) for x in zip(*mix, strict=True))
@@ -85,6 +85,7 @@ def test_work_of_a_mixed_step_is_that_of_its_rows_with_weights_read_once(name: s
 
 
 @given(st.sampled_from([1, 2, 4, 8]), st.sampled_from([1, 2, 4]), st.sampled_from(["mixtral-8x7b", LLAMA]))
+@settings(deadline=None)
 def test_tensor_and_data_parallelism_conserve_flops(tensor: int, data: int, name: str) -> None:
     shape = model(name)
     step = decode(spans(shape), 64, 4096)

@@ -44,6 +44,9 @@ def test_roofline() -> None:
     assert answer["decode"]["tokens_per_s"] == pytest.approx(64 * answer["interactivity_tokens_per_s"])
     assert answer["memory"]["max_batch"] > 64
     assert answer["fits"]
+    assert answer["decode"]["calibrated"]["step_s"] > answer["decode"]["step_s"]
+    assert answer["prefill"]["calibrated"] is None
+    assert ask("roofline", "qwen3-8b", "--engine", "mine")["decode"]["calibrated"] is None
     assert {"moved_bytes", "intensity_flops_per_byte", "floor_s"} <= set(answer["decode"]["ops"][0])
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.arithmetic.attends import spans
@@ -26,6 +26,7 @@ SYSTEM = "hgx-h100"
     st.floats(0.3, 1),
     st.floats(0.3, 1),
 )
+@settings(max_examples=40, deadline=None)
 def test_never_below_the_floor(
     name: str, batch: int, context: int, tensor: int, compute: float, bandwidth: float
 ) -> None:

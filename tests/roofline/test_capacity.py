@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.arithmetic.cache import kv_bytes
@@ -27,6 +27,7 @@ def test_llama_70b_needs_two_h100() -> None:
 
 
 @given(st.sampled_from([1, 2, 4, 8]), st.sampled_from([1, 2, 4]), st.integers(1, 100_000))
+@settings(max_examples=40, deadline=None)
 def test_the_largest_batch_fits_and_one_more_a_group_does_not(tensor: int, data: int, length: int) -> None:
     shape, chip, cut = model("llama-3.1-8b"), catalog().chip("h100-sxm"), Parallelism(tensor=tensor, data=data)
     most = memory_plan(shape, chip, length, 1, Precision(), cut).max_batch
@@ -38,6 +39,7 @@ def test_the_largest_batch_fits_and_one_more_a_group_does_not(tensor: int, data:
 @given(
     st.sampled_from(["llama-3.1-8b", "gemma-3-27b", "qwen3-next-80b-a3b", "deepseek-v4-pro"]), st.integers(1, 10**12)
 )
+@settings(max_examples=40, deadline=None)
 def test_length_is_the_shortest_that_reaches(name: str, size_bytes: int) -> None:
     length = length_where_kv_reaches(model(name), size_bytes, Precision())
     assert length is not None

@@ -71,7 +71,7 @@ def test_vectors_are_the_single_steps() -> None:
     st.integers(0, 400),
     st.integers(0, 50_000),
 )
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 def test_more_sequences_or_longer_ones_never_cost_less(
     name: str, batch: int, context: int, more: int, longer: int
 ) -> None:

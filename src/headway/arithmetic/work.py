@@ -56,6 +56,7 @@ class StepWork:
     ops: tuple[Op, ...]
     transfers: tuple[Transfer, ...]
     layers: int
+    expert_layers: int
 
     def total(self, field: str, part: Part | None = None) -> FloatArray:
         """Sum of one of Op's array fields, over one part or all."""
@@ -94,7 +95,10 @@ def step_work(
     for layer, layers in model.layer_counts:
         ops.extend(_layer_ops(layer, layers, model, shape, precision, cut, imbalance))
     ops.extend(_table_ops(model, shape, precision, cut))
-    return StepWork(tuple(ops), step_transfers(model, shape, precision, cut, imbalance, domain), len(model.layers))
+    expert_layers = sum(layers for layer, layers in model.layer_counts if layer.feed_forward.experts)
+    return StepWork(
+        tuple(ops), step_transfers(model, shape, precision, cut, imbalance, domain), len(model.layers), expert_layers
+    )
 
 
 def _check_spans(model: ModelShape, shape: StepShape) -> None:

@@ -11,6 +11,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from headway.catalog import calibration as calibration_table
 from headway.catalog import chip as chips_table
 from headway.catalog import energy as energy_table
 from headway.catalog import system as systems_table
@@ -34,6 +35,7 @@ class Catalog:
     prices: Mapping[str, Price]
     published: Mapping[str, Published]
     energy: Mapping[str, Figure]
+    calibrations: Mapping[str, Mapping[str, Figure]]
     configs: Mapping[str, Traversable]
 
     def chip(self, name: str) -> Chip:
@@ -41,6 +43,9 @@ class Catalog:
 
     def system(self, name: str) -> System:
         return _find(self.systems, name, "system")
+
+    def calibration(self, chip: str, engine: str) -> Mapping[str, Figure]:
+        return _find(self.calibrations, f"{chip}/{engine}", "calibration")
 
     def price(self, name: str) -> Price:
         return _find(self.prices, name, "priced model")
@@ -69,8 +74,8 @@ def read_config(file: Traversable) -> dict[str, Any]:
 
 
 def load_catalog(overlays: Iterable[Path] = ()) -> Catalog:
-    """Later directories win, figure by figure. Each may hold chips.csv, systems.csv, prices.csv, models.csv, energy.csv
-    and models/*.json. Raises CatalogError, with file and line, for anything that is wrong in them.
+    """Later directories win, figure by figure. Each may hold chips.csv, systems.csv, prices.csv, models.csv,
+    energy.csv, calibration.csv and models/*.json. Raises CatalogError, with file and line, for anything wrong in them.
     """
     places: list[Traversable] = [files("headway.catalog") / "data"]
     for overlay in overlays:
@@ -95,6 +100,7 @@ def load_catalog(overlays: Iterable[Path] = ()) -> Catalog:
         prices=prices,
         published=published,
         energy=energy_table.energies(_items(places, "energy.csv", energy_table.SCHEMA)),
+        calibrations=calibration_table.calibrations(_items(places, "calibration.csv", calibration_table.SCHEMA)),
         configs=dict(sorted(configs.items())),
     )
 

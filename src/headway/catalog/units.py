@@ -55,6 +55,9 @@ LINK_BYTES_PER_S = Quantity(_bandwidth(" one-way", 1.0) | _bandwidth(" both-ways
 """Of one direction. A file must say which it gives: both-ways counts the two directions together."""
 FLOPS_PER_S = Quantity(_scaled("FLOP/s", "OP/s"), 1e10, 1e18)
 SECONDS = Quantity({"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}, 1e-9, 10.0)
+SHORT_SECONDS = Quantity({"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}, 1e-12, 10.0)
+FRACTION = Quantity({"fraction": 1.0, "%": 0.01}, 1e-6, 1.0)
+ROWS = Quantity({"rows": 1.0}, 1e-6, 1e9)
 WATTS = Quantity({"W": 1.0, "kW": 1e3}, 0.5, 1e6)
 USD = Quantity({"USD": 1.0}, 1.0, 1e9)
 USD_PER_HOUR = Quantity({"USD/h": 1.0}, 1e-3, 1e5)

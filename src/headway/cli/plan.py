@@ -121,6 +121,9 @@ def kv_question(
 @plan.command("roofline")
 @_question
 @click.option("--system", default="hgx-h100", show_default=True, help="Chips and links, by name.")
+@click.option(
+    "--engine", default="vllm", show_default=True, help="Whose fit is shown beside the floor, if there is one."
+)
 @click.option("--context", type=TOKENS, default=8192, show_default=True, help="Tokens of each sequence.")
 @click.option("--batch", type=BATCH, default=1, show_default=True, help="Sequences in a decode step.")
 @click.option("--tensor", type=CHIPS, default=1, show_default=True, help="Chips that share every matrix.")
@@ -136,6 +139,7 @@ def roofline_question(
     overlays: tuple[Path, ...],
     as_json: bool,
     system: str,
+    engine: str,
     context: int,
     batch: int,
     tensor: int,
@@ -148,10 +152,13 @@ def roofline_question(
     from headway.arithmetic.parallelism import Parallelism
     from headway.cli.plan_text import show_roofline
     from headway.planner.step import roofline_report
+    from headway.roofline import calibration
 
     catalog, shape, precision = _asked(model, weights, experts, kv, overlays)
-    cut = Parallelism(tensor, pipeline, expert, data, context_parallel)
-    show_roofline(roofline_report(model, shape, catalog.system(system), precision, cut, context, batch), as_json)
+    cut, chosen = Parallelism(tensor, pipeline, expert, data, context_parallel), catalog.system(system)
+    known = catalog.calibrations.get(f"{chosen.chip.name}/{engine}")
+    fitted = calibration(known) if known else None
+    show_roofline(roofline_report(model, shape, chosen, precision, cut, context, batch, fitted), as_json)
 
 
 def _asked(

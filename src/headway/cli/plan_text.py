@@ -106,6 +106,7 @@ def _step(title: str, step: StepReport) -> None:
     _lines(
         f"\n{title}",
         ("floor", f"{si(step.step_s, 's')}, bound by {step.bound.replace('_', ' ')}"),
+        ("a real engine", _calibrated(step)),
         ("compute", f"{si(step.compute_s, 's')} ({step.arithmetic_utilisation:.1%} busy)"),
         ("memory", f"{si(step.memory_s, 's')} ({step.bandwidth_utilisation:.1%} busy)"),
         ("network", si(step.network_s, "s") if step.network_s else "none"),
@@ -117,6 +118,15 @@ def _step(title: str, step: StepReport) -> None:
         name = f"{op.layers} x {op.name}" + (f" ({op.kind})" if op.kind else "")
         numbers = f"{si(op.flops, ''):>12} {si(op.moved_bytes, 'B'):>12} {op.intensity_flops_per_byte:9.4g}"
         click.echo(f"  {name:34.34} {numbers} {si(op.floor_s, 's'):>12}  {op.bound.replace('_', ' ')}")
+
+
+def _calibrated(step: StepReport) -> str:
+    fitted = step.calibrated
+    if fitted is None:
+        return "no fit for this chip and engine"
+    return (
+        f"{si(fitted.step_s, 's')} ({fitted.median_error:.0%} median error on {fitted.points} points: {fitted.source})"
+    )
 
 
 def _lines(title: str, *pairs: tuple[str, str]) -> None:

@@ -11,7 +11,16 @@ from headway.arithmetic.shape import ModelShape
 from headway.arithmetic.step_shape import StepShape, decode, prefill
 from headway.arithmetic.work import step_work
 from headway.catalog import System
-from headway.roofline import MemoryPlan, OpPoint, floor_cost, memory_plan, op_points, rate_flops_per_s
+from headway.roofline import (
+    Calibration,
+    MemoryPlan,
+    OpPoint,
+    calibrated_cost,
+    floor_cost,
+    memory_plan,
+    op_points,
+    rate_flops_per_s,
+)
 
 ASSUMPTIONS = (
     "floor: every chip at its peak, compute, memory and network fully overlapped, no launches, no link latency",
@@ -21,6 +30,15 @@ ASSUMPTIONS = (
     "with pipeline stages: the batch is split evenly over them and each stage always has one part",
     "memory: 90% of the chip for weights and cache",
 )
+
+
+@dataclass(frozen=True, slots=True)
+class CalibratedStep:
+    step_s: float
+    median_error: float
+    """Of the fit, on the data that it saw; a model or system beyond that data can be much further off."""
+    points: int
+    source: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +58,8 @@ class StepReport:
     energy_at_tdp_j: float | None
     tokens_per_s: float
     tokens_per_s_per_chip: float
+    calibrated: CalibratedStep | None
+    """What a real engine takes, where a fit for this chip exists; fits are of decode steps, so prefill has none."""
     ops: tuple[OpPoint, ...]
 
 
@@ -66,7 +86,14 @@ class RooflineReport:
 
 
 def roofline_report(
-    name: str, model: ModelShape, system: System, precision: Precision, cut: Parallelism, context: int, batch: int
+    name: str,
+    model: ModelShape,
+    system: System,
+    precision: Precision,
+    cut: Parallelism,
+    context: int,
+    batch: int,
+    fitted: Calibration | None = None,
 ) -> RooflineReport:
     """Raises ShapeError if the model cannot be cut so, CatalogError if the chip lacks a figure that is needed."""
     cut.check(model)
@@ -74,9 +101,8 @@ def roofline_report(
     rate = rate_flops_per_s(system.chip, precision.rate)
     memory = memory_plan(model, system.chip, context, batch, precision, cut)
     in_flight = min(cut.pipeline, batch)
-    step = step_report(
-        "decode", model, decode(known, -(-batch // in_flight), context), system, precision, cut, in_flight
-    )
+    together, whole = decode(known, -(-batch // in_flight), context), prefill(known, context)
+    step = step_report("decode", model, together, system, precision, cut, in_flight, fitted)
     return RooflineReport(
         model=name,
         system=system.name,
@@ -93,7 +119,7 @@ def roofline_report(
         fits=memory.fits,
         decode=step,
         interactivity_tokens_per_s=1 / step.step_s,
-        prefill=step_report("prefill", model, prefill(known, context), system, precision, cut, cut.pipeline),
+        prefill=step_report("prefill", model, whole, system, precision, cut, cut.pipeline),
     )
 
 
@@ -105,10 +131,15 @@ def step_report(
     precision: Precision,
     cut: Parallelism,
     in_flight: int,
+    fitted: Calibration | None = None,
 ) -> StepReport:
     """`in_flight`: steps alike that the pipeline's stages work on at the same time."""
     work = step_work(model, shape, precision, cut, domain=system.scaleup_chips)
     cost = floor_cost(work, system, cut.chips)
+    calibrated = None
+    if fitted is not None:
+        real_s = float(calibrated_cost(work, shape, system, fitted.coefficients, cut).step_s)
+        calibrated = CalibratedStep(real_s, fitted.median_error, fitted.points, fitted.source)
     tokens, step_s, tdp_w = int(shape.tokens), float(cost.step_s), system.chip.tdp_w
     return StepReport(
         kind=kind,
@@ -126,5 +157,6 @@ def step_report(
         energy_at_tdp_j=None if tdp_w is None else float(cost.energy_at_power_j(tdp_w)),
         tokens_per_s=in_flight * tokens / step_s,
         tokens_per_s_per_chip=in_flight * tokens / step_s / cut.chips,
+        calibrated=calibrated,
         ops=op_points(work, system.chip),
     )

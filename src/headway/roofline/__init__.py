@@ -1,6 +1,6 @@
 """StepWork on a system: how long, what bounds it, how much energy."""
 
-from headway.roofline.calibrated import Coefficients, calibrated_cost, coefficients
+from headway.roofline.calibrated import Calibration, Coefficients, calibrated_cost, calibration, coefficients
 from headway.roofline.capacity import MemoryPlan, memory_plan
 from headway.roofline.cost import BOUNDS, Bound, StepCost
 from headway.roofline.floor import OpPoint, floor_cost, op_points, rate_flops_per_s
@@ -8,11 +8,13 @@ from headway.roofline.floor import OpPoint, floor_cost, op_points, rate_flops_pe
 __all__ = [
     "BOUNDS",
     "Bound",
+    "Calibration",
     "Coefficients",
     "MemoryPlan",
     "OpPoint",
     "StepCost",
     "calibrated_cost",
+    "calibration",
     "coefficients",
     "floor_cost",
     "memory_plan",

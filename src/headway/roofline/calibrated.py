@@ -31,6 +31,8 @@ class Coefficients:
     """Added to the latency of a link for each round of a collective."""
     layer_s: float = 0.0
     """Launches, norms, rotation and all else that a layer takes whatever its size."""
+    expert_layer_s: float = 0.0
+    """What a layer with routed experts takes beyond that: routing, sorting, gathering."""
     host_s: float = 0.0
     """Gap between steps."""
     host_sequence_s: float = 0.0
@@ -50,6 +52,22 @@ def coefficients(figures: Mapping[str, Figure]) -> Coefficients:
     return chosen
 
 
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """Coefficients, and how far off the fit was on the data that it saw: expect more elsewhere."""
+
+    coefficients: Coefficients
+    median_error: float
+    points: int
+    source: str
+
+
+def calibration(figures: Mapping[str, Figure]) -> Calibration:
+    """From the catalog's figures of one chip and engine."""
+    error, points = figures["median_error"], figures["points"]
+    return Calibration(coefficients(figures), error.value, round(points.value), error.source)
+
+
 def calibrated_cost(
     work: StepWork, shape: StepShape, system: System, c: Coefficients, cut: Parallelism | None = None
 ) -> StepCost:
@@ -64,7 +82,8 @@ def calibrated_cost(
         compute_s, memory_s = compute_s + op_compute_s, memory_s + op_memory_s
         busy_s = busy_s + np.maximum(op_compute_s, op_memory_s)
     network_s = sum((_transfer_seconds(t, system, c) for t in work.transfers), start=np.float64(0)) + 0.0 * busy_s
-    host_s = c.host_s + work.layers * c.layer_s + c.host_sequence_s * shape.sequences + 0.0 * busy_s
+    fixed_s = c.host_s + work.layers * c.layer_s + work.expert_layers * c.expert_layer_s
+    host_s = fixed_s + c.host_sequence_s * shape.sequences + 0.0 * busy_s
     return StepCost(
         compute_s=compute_s,
         memory_s=memory_s,
