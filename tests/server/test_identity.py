@@ -139,8 +139,9 @@ def test_no_access_log_unless_asked_for(live: Live, caplog: pytest.LogCaptureFix
 def test_keys_from_option_and_environment() -> None:
     assert keys_from(("a", "b"), "b, c,,") == ("a", "b", "c")
     assert keys_from((), None) == ()
-    with pytest.raises(ConfigError, match="api_keys"):
-        Settings(model="m", directory=Path(), api_keys=(" x",))
+    for wrong in (" x", "", "k\u00e9y", "a\nb"):
+        with pytest.raises(ConfigError, match="api_keys"):
+            Settings(model="m", directory=Path(), api_keys=(wrong,))
 
 
 def test_every_key_is_compared() -> None:

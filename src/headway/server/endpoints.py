@@ -108,8 +108,7 @@ class Endpoints:
     async def detokenize(self, request: Request) -> Response:
         asked = decode(await connection.read_json(request, self._settings.limits), DetokenizeRequest)
         self._check_model(asked.model)
-        self._model.prompts.check_token_ids(asked.tokens, "tokens")
-        return _json(Detokenized(self._model.text.decode(asked.tokens)))
+        return _json(Detokenized(await self._model.prompts.detokenized(asked.tokens, "tokens")))
 
     async def _read(self, request: Request, kind: type[Asked]) -> Asked:
         asked = decode(await connection.read_json(request, self._settings.limits), kind)

@@ -7,24 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds in the schema (counts, lengths, ranges) are fixed; those marked * may be set for a server."""
-
-    body_bytes: int = 8 * 1024 * 1024
-    """*"""
+    # What a client may send. Those that the request schema states are fixed: see SCHEMA.
     header_bytes: int = 16 * 1024
-    """Request line and headers together. *"""
+    """Request line and headers together."""
     headers: int = 100
-    """*"""
-    connections: int = 4096
-    """*"""
-    requests: int = 2048
-    """Requests being answered at one time. *"""
-    held_bytes: int = 256 * 1024 * 1024
-    """Bodies of all requests being answered, together. *"""
+    body_bytes: int = 8 * 1024 * 1024
     prompt_bytes: int = 4 * 1024 * 1024
-    """Text of one prompt, rendered. *"""
-    inline_bytes: int = 4096
-    """Text up to here is rendered and tokenised on the event loop, more of it in a thread. *"""
+    """Text of one prompt, rendered."""
     messages: int = 4096
     prompts: int = 128
     n: int = 128
@@ -38,19 +27,30 @@ class Limits:
     salt_chars: int = 1024
     session_chars: int = 256
     priority: int = 1000
+    """From minus this to this."""
+
+    # What all of them together may hold.
+    connections: int = 4096
+    """Fewer, if the process may not open as many."""
+    requests: int = 2048
+    """Being answered at one time."""
+    held_bytes: int = 256 * 1024 * 1024
+    """Bodies of the requests being answered."""
+    inline_bytes: int = 4096
+    """Text up to here is rendered and tokenised on the event loop, more of it in a thread."""
+
+    # How long they may take.
     header_timeout_s: float = 10.0
-    """*"""
     body_timeout_s: float = 60.0
-    """*"""
     keep_alive_s: float = 75.0
-    """Idle time of a connection between requests. *"""
+    """Idle time of a connection between requests."""
     write_stall_s: float = 30.0
-    """A client that lets the buffers stay full for this long is cut off. *"""
+    """A client that lets the buffers stay full for this long is cut off."""
     ping_s: float = 15.0
-    """A stream with nothing to say sends a comment this often. *"""
+    """A stream with nothing to say sends a comment this often."""
     drain_s: float = 30.0
-    """What running requests get when the server is asked to stop. *"""
+    """What running requests get when the server is asked to stop."""
 
 
 SCHEMA = Limits()
-"""The bounds written into the request schema."""
+"""The bounds that the request schema states."""

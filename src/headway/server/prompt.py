@@ -62,6 +62,10 @@ class PromptReader:
         """For counting: it may be longer than the context."""
         return await self._run(len(text), lambda: self._counted(text, add_special_tokens))
 
+    async def detokenized(self, token_ids: Sequence[int], param: str) -> str:
+        self.check_token_ids(token_ids, param)
+        return await self._run(len(token_ids), lambda: self._text.tokens.decode(token_ids))
+
     def check_token_ids(self, token_ids: Sequence[int], param: str) -> None:
         worst = max(token_ids, default=0)
         if worst >= self._vocab:

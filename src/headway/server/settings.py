@@ -32,8 +32,8 @@ class Settings:
             raise ConfigError("model: a name is needed")
         if not 0 <= self.port <= 65535:
             raise ConfigError(f"port must be from 0 to 65535, not {self.port}")
-        if not all(key.strip() == key and key for key in self.api_keys):
-            raise ConfigError("api_keys: a key must not be empty, nor begin or end with a space")
+        if not all(key.isascii() and key.isprintable() and key.strip() == key and key for key in self.api_keys):
+            raise ConfigError("api_keys: a key is printable ASCII, and neither begins nor ends with a space")
         if not 16 <= len(self.salt_secret) <= 64:
             raise ConfigError("salt_secret must have 16 to 64 bytes")
 
