@@ -27,7 +27,7 @@ class Held:
 class Inflight:
     def __init__(self, limit: int, held_limit: int) -> None:
         self._limit = limit
-        self._count = 0
+        self.count = 0
         self.held_limit = held_limit
         self.held_bytes = 0
         self._jobs: set[Job] = set()
@@ -38,15 +38,20 @@ class Inflight:
         """Raises ApiError (503) when there are too many, or when the server is about to stop."""
         if self.draining:
             raise overloaded("the server is stopping", retry_after_s=5)
-        if self._count >= self._limit:
+        if self.count >= self._limit:
             raise overloaded(f"{self._limit} requests are being answered already")
-        self._count += 1
+        self.count += 1
         held = Held(self)
         try:
             yield held
         finally:
-            self._count -= 1
+            self.count -= 1
             self.held_bytes -= held.bytes
+
+    @property
+    def jobs(self) -> int:
+        """Requests whose sequences are in the engine."""
+        return len(self._jobs)
 
     @contextmanager
     def job(self, job: Job) -> Iterator[None]:
