@@ -47,7 +47,8 @@ class Workload:
     hash_block_size: int = 0
     """Tokens a hash id stands for; 0 where calls have no hash ids."""
     concurrency: int | None = None
-    """Closed loop: sessions in progress at any time, one starting when another ends. None: they start at `arrival_s`."""
+    """Closed loop: so many sessions are in progress; a session starts its first call's `gap_s` after another has ended.
+    None: sessions start at `arrival_s`."""
     num_calls: int | None = None
     """Where known beforehand, for a progress bar."""
 

@@ -1,0 +1,56 @@
+"""A step log as a workload: what a real run was asked, when, and how long the answers became."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from headway.scheduler.block_keys import BlockHasher
+from headway.scheduler.step_log import Add, AnyRecord, Ended, Header, StepLogError, read
+from headway.workload.call import Call, Workload, WorkloadError
+from headway.workload.lines import read_lines
+
+
+def read_step_log(path: Path) -> Workload:
+    """Refused requests, and those whose end is not in the log or brought no token, are left out. The log is read
+    whole: lengths stand behind arrivals. Raises WorkloadError.
+    """
+    adds: list[Add] = []
+    outputs: dict[str, int] = {}
+    block_size = 0
+    for record in _records(path):
+        if isinstance(record, Header):
+            block_size = record.config.block_size
+        elif isinstance(record, Add) and record.refused is None:
+            adds.append(record)
+        elif isinstance(record, Ended):
+            outputs[record.id] = record.receipt.tokens_generated
+    kept = [add for add in adds if outputs.get(add.id)]
+    if not kept:
+        raise WorkloadError(f"{path}: no request in this step log has an end")
+    first_ns, hasher = kept[0].now_ns, BlockHasher(block_size, b"")
+    calls = [_call(add, outputs[add.id], first_ns, hasher) for add in kept]
+    return Workload("step log", [(call,) for call in calls], block_size, num_calls=len(calls))
+
+
+def _records(path: Path) -> list[AnyRecord]:
+    try:
+        return [record for _, record in read(line for _, line in read_lines(path))]
+    except StepLogError as error:
+        raise WorkloadError(f"{path}: {error}") from None
+
+
+def _call(add: Add, output: int, first_ns: int, hasher: BlockHasher) -> Call:
+    keys = [bytes.fromhex(key) for key in add.block_keys]
+    if add.tokens is not None:
+        tokens = np.array(add.tokens[: add.num_prompt_tokens], np.int32)
+        hasher.extend(keys, tokens, bytes.fromhex(add.salt))
+    return Call(
+        id=add.id,
+        num_input_tokens=add.num_prompt_tokens,
+        num_output_tokens=output,
+        session=add.session,
+        arrival_s=(add.now_ns - first_ns) / 1e9,
+        hash_ids=tuple(int.from_bytes(key[:7], "little") for key in keys),
+    )
