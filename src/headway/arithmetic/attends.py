@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from headway.arithmetic.layers import Attention
 from headway.arithmetic.shape import ModelShape
@@ -26,6 +27,7 @@ class Attend:
     expand_flops: int = 0
 
 
+@lru_cache(maxsize=4096)
 def attends(a: Attention) -> tuple[Attend, ...]:
     """Empty where there is no growing cache."""
     if a.kind in ("linear", "none"):

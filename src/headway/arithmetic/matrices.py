@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from headway.arithmetic.layers import Attention, FeedForward, Layer, State
@@ -35,6 +36,7 @@ class Matrix:
         return self.used * (self.inputs + self.bias) * self.outputs
 
 
+@lru_cache(maxsize=4096)
 def layer_matrices(layer: Layer, hidden: int) -> tuple[Matrix, ...]:
     mixing = layer.streams * (layer.streams + 2)
     streams = [Matrix("stream mixing", "norms", layer.streams * hidden, 2 * mixing)] if layer.streams > 1 else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from headway.arithmetic.cache import cache_terms
@@ -66,8 +67,13 @@ class Parallelism:
         if matrix.split == "experts":
             return self.stage_chips
         if matrix.split == "kv_heads":
-            return min(self.tensor, kv_heads)
+            return kv_shards(self.tensor, kv_heads)
         return 1 if matrix.split == "none" else self.tensor
+
+
+def kv_shards(tensor: int, kv_heads: int) -> int:
+    """Chips among which the cached heads are divided; beyond that they are copied."""
+    return math.gcd(tensor, kv_heads)
 
 
 def weight_bytes(model: ModelShape, precision: Precision) -> int:
@@ -103,7 +109,7 @@ def kv_bytes_per_chip(model: ModelShape, length: int, batch: int, precision: Pre
     layers_bytes = 0.0
     for term in cache_terms(model, precision):
         context = cut.context if term.every else 1
-        layers_bytes += term.size_bytes(length) / min(cut.tensor, term.kv_heads) / context
+        layers_bytes += term.size_bytes(length) / kv_shards(cut.tensor, term.kv_heads) / context
     return layers_bytes * sequences * _fullest_stage(model, cut)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from headway.arithmetic.layers import (
     Activation,
@@ -45,17 +45,17 @@ class ModelShape:
     tied_embeddings: bool
     norm_eps: float
     max_context: int
+    layer_counts: tuple[tuple[Layer, int], ...] = field(init=False, repr=False, compare=False)
+    """Distinct layers, in order of first appearance, and how many there are of each."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "layer_counts", tuple(Counter(self.layers).items()))
 
     @property
     def num_params(self) -> int:
         """Every weight once: embedding, layers with their norms, final norm, and the head unless it is tied."""
         embedding = self.vocab * self.hidden * (1 if self.tied_embeddings else 2)
         return embedding + self.hidden + sum(n * _layer_params(layer, self.hidden) for layer, n in self.layer_counts)
-
-    @property
-    def layer_counts(self) -> tuple[tuple[Layer, int], ...]:
-        """Distinct layers, in order of first appearance, and how many there are of each."""
-        return tuple(Counter(self.layers).items())
 
     @property
     def kv_values_per_token(self) -> int:

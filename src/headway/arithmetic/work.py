@@ -12,7 +12,7 @@ from headway.arithmetic.experts import FloatArray, experts_touched
 from headway.arithmetic.formats import Precision, Rate
 from headway.arithmetic.layers import Layer, State
 from headway.arithmetic.matrices import Matrix, Part, layer_matrices
-from headway.arithmetic.parallelism import Parallelism
+from headway.arithmetic.parallelism import Parallelism, kv_shards
 from headway.arithmetic.shape import ModelShape
 from headway.arithmetic.step_shape import StepShape
 from headway.arithmetic.transfers import Transfer, step_transfers
@@ -147,7 +147,7 @@ def _matrix_op(
 
 def _attend_op(part: Attend, kind: str, layers: int, shape: StepShape, p: Precision, cut: Parallelism) -> Op:
     g = shape.spans.index(part.span)
-    heads, share = min(cut.tensor, part.kv_heads), shape.busiest_share(cut.data) / cut.context
+    heads, share = kv_shards(cut.tensor, part.kv_heads), shape.busiest_share(cut.data) / cut.context
     pairs, reads, writes = (x[g] * share for x in (shape.pairs, shape.reads, shape.writes))
     flops = part.flops * pairs
     if part.expanded_flops:  # The cheaper way for the whole step; new tokens' own expansion is the `latent up` matrix.

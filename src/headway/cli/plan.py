@@ -161,6 +161,47 @@ def roofline_question(
     show_roofline(roofline_report(model, shape, chosen, precision, cut, context, batch, fitted), as_json)
 
 
+@plan.command("pareto")
+@click.argument("model")
+@click.option("--system", "systems", multiple=True, default=["hgx-h100"], show_default=True, help="One or several.")
+@click.option("--weights", "formats", multiple=True, default=["bf16"], show_default=True, help="One or several.")
+@click.option("--kv", default="bf16", show_default=True, help="Number format of the cache.")
+@click.option("--engine", default="vllm", show_default=True, help="Its fits are used if every chip has one.")
+@click.option("--context", type=TOKENS, default=8192, show_default=True, help="Tokens of each sequence.")
+@click.option("--slo", type=click.FloatRange(0, 1e6, min_open=True), help="Tokens/s that each user must get.")
+@click.option("--max-chips", type=click.IntRange(1, 72), default=72, show_default=True, help="Of one replica.")
+@click.option("--catalog", "overlays", multiple=True, type=click.Path(path_type=Path), help="Directory of own facts.")
+@click.option("--json", "as_json", is_flag=True, help="SI units, named in the keys.")
+def pareto(**options: Any) -> None:
+    """Interactivity against throughput a chip, over all cuts, batches and formats."""
+    _one_line(_pareto, options)
+
+
+def _pareto(
+    model: str,
+    systems: tuple[str, ...],
+    formats: tuple[str, ...],
+    kv: str,
+    engine: str,
+    context: int,
+    slo: float | None,
+    max_chips: int,
+    overlays: tuple[Path, ...],
+    as_json: bool,
+) -> None:
+    from headway.arithmetic.formats import precision
+    from headway.cli.plan_text import show_pareto
+    from headway.planner.pareto import pareto_report
+    from headway.roofline import calibration
+
+    catalog, shape, _ = _asked(model, "bf16", None, kv, overlays)
+    chosen = [catalog.system(name) for name in systems]
+    known = {s.chip.name: catalog.calibrations.get(f"{s.chip.name}/{engine}") for s in chosen}
+    fitted = {chip: calibration(figures) for chip, figures in known.items() if figures}
+    precisions = [precision(name, kv) for name in formats]
+    show_pareto(pareto_report(model, shape, chosen, precisions, context, fitted, slo, max_chips), as_json)
+
+
 def _asked(
     model: str, weights: str, experts: str | None, kv: str, overlays: tuple[Path, ...]
 ) -> tuple[Catalog, ModelShape, Precision]:

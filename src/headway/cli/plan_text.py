@@ -10,6 +10,7 @@ import click
 
 from headway.planner.kv import KvReport
 from headway.planner.model import ModelReport
+from headway.planner.pareto import Configuration, ParetoReport
 from headway.planner.step import RooflineReport, StepReport
 
 _SI = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"))
@@ -99,6 +100,31 @@ def show_roofline(report: RooflineReport, as_json: bool) -> None:
     _lines("", ("a user", f"{report.interactivity_tokens_per_s:.4g} tokens/s"))
     _step(f"prefill: {report.context_tokens:,} tokens", report.prefill)
     _assume(report.assumptions)
+
+
+def show_pareto(report: ParetoReport, as_json: bool) -> None:
+    if as_json:
+        _json(report)
+        return
+    click.echo(f"{report.model} at {report.context_tokens:,} tokens: {report.considered:,} configurations considered")
+    click.echo(f"times are {'those of fitted engines' if report.cost_model == 'calibrated' else 'floors'}")
+    click.echo(f"  {'tokens/s a user':>15} {'tokens/s a chip':>15} {'USD/Mtok':>9} {'batch':>6}  configuration")
+    for c in report.frontier:
+        click.echo(_configuration(c))
+    if report.slo_tokens_per_s is not None:
+        click.echo(f"best at {report.slo_tokens_per_s:.4g} tokens/s a user")
+        click.echo(_configuration(report.best_at_slo) if report.best_at_slo else "  none reaches it")
+    _assume(report.assumptions)
+
+
+def _configuration(c: Configuration) -> str:
+    cost = "unknown" if c.usd_per_mtok is None else f"{c.usd_per_mtok:.3g}"
+    p = c.parallelism
+    cut = f"tensor {p.tensor}, pipeline {p.pipeline}, expert {p.expert}, data {p.data}"
+    return (
+        f"  {c.interactivity_tokens_per_s:15.4g} {c.throughput_tokens_per_s_per_chip:15.4g} {cost:>9} {c.batch:6}  "
+        f"{c.chips} x {c.system}: {cut}, {c.weight_format}"
+    )
 
 
 def _step(title: str, step: StepReport) -> None:

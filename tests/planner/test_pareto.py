@@ -1,0 +1,94 @@
+"""The frontier is what no other configuration beats, and every point on it can be run."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from headway.arithmetic.formats import precision
+from headway.cli.plan import plan
+from headway.planner.pareto import batch_ladder, cuts, pareto_report
+from headway.roofline import calibration, memory_plan
+from tests.arithmetic.models import catalog, model
+
+SYSTEMS = [catalog().system(name) for name in ("hgx-h100", "hgx-b200")]
+
+
+def test_no_point_beats_another_on_the_frontier() -> None:
+    report = pareto_report("", model("qwen3-30b-a3b"), SYSTEMS, [precision("fp8")], 4096)
+    points = [(c.interactivity_tokens_per_s, c.throughput_tokens_per_s_per_chip) for c in report.frontier]
+    assert len(points) > 5
+    assert points == sorted(points, key=lambda p: -p[0])
+    assert [p[1] for p in points] == sorted(p[1] for p in points)
+    assert len({p[1] for p in points}) == len(points)
+    assert report.considered > 500
+
+
+def test_a_frontier_of_more_systems_is_never_behind() -> None:
+    args = (model("llama-3.1-8b"), [precision()], 4096)
+    one = pareto_report("", args[0], SYSTEMS[:1], args[1], args[2], slo_tokens_per_s=50)
+    two = pareto_report("", args[0], SYSTEMS, args[1], args[2], slo_tokens_per_s=50)
+    assert one.best_at_slo is not None
+    assert two.best_at_slo is not None
+    assert two.best_at_slo.throughput_tokens_per_s_per_chip >= one.best_at_slo.throughput_tokens_per_s_per_chip
+    assert one.best_at_slo.interactivity_tokens_per_s >= 50
+
+
+def test_every_point_fits_in_memory() -> None:
+    shape = model("deepseek-v3")
+    report = pareto_report("", shape, [catalog().system("gb200-nvl72")], [precision("fp8")], 32_768)
+    assert report.frontier
+    chip = catalog().chip("gb200")
+    for c in report.frontier:
+        assert memory_plan(shape, chip, 32_768, c.batch, precision("fp8"), c.parallelism).fits
+        assert c.chips == c.parallelism.chips
+        assert c.batch / c.step_s / c.chips == pytest.approx(c.throughput_tokens_per_s_per_chip)
+
+
+def test_what_never_fits_has_no_frontier() -> None:
+    report = pareto_report(
+        "", model("kimi-k3"), [catalog().system("rtx-4090-node")], [precision()], 8192, slo_tokens_per_s=1
+    )
+    assert (report.frontier, report.best_at_slo, report.considered) == ((), None, 0)
+
+
+def test_fits_are_used_only_if_every_chip_has_one() -> None:
+    h100 = calibration(catalog().calibration("h100-sxm", "vllm"))
+    shape = model("llama-3.1-8b")
+    one = pareto_report("", shape, SYSTEMS[:1], [precision()], 1024, {"h100-sxm": h100})
+    two = pareto_report("", shape, SYSTEMS, [precision()], 1024, {"h100-sxm": h100})
+    assert (one.cost_model, two.cost_model) == ("calibrated", "floor")
+
+
+def test_cuts_divide_heads_and_experts() -> None:
+    for name in ("qwen3.5-27b", "gpt-oss-120b", "deepseek-v3"):
+        found = list(cuts(model(name), catalog().system("gb200-nvl72")))
+        assert len(set(found)) == len(found) > 20
+        for cut in found:
+            cut.check(model(name))
+            assert cut.chips <= 72
+
+
+def test_batch_ladder() -> None:
+    ladder = batch_ladder(8192)
+    assert (ladder[0], ladder[-1]) == (1, 8192)
+    assert len(ladder) <= 64
+    assert (np.diff(ladder) > 0).all()
+    assert batch_ladder(1).tolist() == [1]
+
+
+def test_the_command() -> None:
+    arguments = ["pareto", "llama-3.1-70b", "--system", "hgx-h200", "--weights", "fp8", "--slo", "60"]
+    result = CliRunner().invoke(plan, [*arguments, "--json"])
+    assert result.exit_code == 0, result.output
+    answer = json.loads(result.output)
+    assert answer["cost_model"] == "floor"
+    assert answer["best_at_slo"]["interactivity_tokens_per_s"] >= 60
+    text = CliRunner().invoke(plan, arguments)
+    assert "best at 60 tokens/s a user" in text.output
+    assert "assuming" in text.output
+    wrong = CliRunner().invoke(plan, ["pareto", "llama-3.1-70b", "--system", "nothing"])
+    assert "system 'nothing' is not known" in wrong.output
