@@ -278,3 +278,11 @@ def test_entries_behind_the_window_are_never_read(windowed_dir):
         plans.decode([row], 1)
     assert row.tokens[100:] == want
     model.executor.close()
+
+
+def test_many_rows_are_gathered_in_several_bites(model, monkeypatch):
+    prompts = [random_tokens(n, seed=n) for n in (30, 31, 29, 33, 64, 5)]
+    want = planner(model).generate(prompts, 8)
+    for limit in (1, 20_000):
+        monkeypatch.setattr("headway.engine.batch.MAX_GATHERED_BYTES", limit)
+        assert planner(model, seed=limit).generate(prompts, 8) == want

@@ -16,8 +16,10 @@ SHORT_TOKENS = 8
 """Rows with at most this many tokens are attended together, longer ones one by one."""
 LONG_QUERIES = 256
 """A long row is attended in pieces of this many tokens, so that no piece reads much beyond its diagonal."""
-MAX_GATHERED_TOKENS = 16_384
-"""KV tokens gathered at a time: what was just copied is still in the processor's cache when it is read."""
+MAX_GATHERED_BYTES = 16 * 2**20
+"""Keys gathered at a time for short rows, and as many bytes of values: on a CPU, what was copied is then still in its
+cache when it is read. An accelerator takes larger bites."""
+ACCELERATOR_GATHERED_BYTES = 256 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +118,8 @@ class GroupBatcher:
     num_blocks: int
     block_size: int
     band: BandMask
+    key_bytes: int
+    """Of one token, in the layer where it is largest."""
     dtype: torch.dtype
     device: torch.device
 
@@ -145,10 +149,11 @@ class GroupBatcher:
         """Rows of equal count and like length (within a power of two), so that one long row does not pad all."""
         lengths = (self._last_blocks(rows) - self._first_blocks(rows.starts) + 1)[chosen]
         keys = np.ceil(np.log2(lengths)).astype(np.int64) * (SHORT_TOKENS + 1) + rows.counts[chosen]
+        limit = MAX_GATHERED_BYTES if self.device.type == "cpu" else ACCELERATOR_GATHERED_BYTES
         for key in np.unique(keys):
             members = chosen[keys == key]
             width = int(lengths[keys == key].max()) * self.block_size
-            size = max(1, MAX_GATHERED_TOKENS // width)
+            size = max(1, limit // (width * self.key_bytes))
             for first in range(0, len(members), size):
                 yield members[first : first + size]
 

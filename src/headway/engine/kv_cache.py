@@ -44,6 +44,7 @@ class LayerCache:
     def __init__(self, arena: Arena, layer: Layer, num_blocks: int, block_size: int, dtype: torch.dtype) -> None:
         self.heads = layer.attention.num_kv_heads
         self.head_dim = layer.attention.head_dim
+        self.key_bytes = self.heads * self.head_dim * dtype.itemsize
         size = _cache_shape(layer, num_blocks, block_size)
         self._k, self._v = arena.take(size, dtype), arena.take(size, dtype)
         self._k_tokens, self._v_tokens = self._k.view(-1, self.head_dim), self._v.view(-1, self.head_dim)

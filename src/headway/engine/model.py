@@ -42,6 +42,7 @@ class Model:
                 num_blocks=num_blocks,
                 block_size=cache.block_size,
                 band=BandMask(LONG_QUERIES, group.window, self.dtype, self.device),
+                key_bytes=max(cache.layers[i].key_bytes for i in group.layers),
                 dtype=self.dtype,
                 device=self.device,
             )
