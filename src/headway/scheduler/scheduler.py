@@ -7,23 +7,22 @@ from dataclasses import dataclass
 import numpy as np
 
 from headway.scheduler.admission import Admission
+from headway.scheduler.assembly import Assembly
 from headway.scheduler.block_keys import BlockHasher, SessionChains
 from headway.scheduler.claims import Claims
 from headway.scheduler.commit import Committed, OutcomeError, check_outcome, commit_decodes, commit_rows, fail_rows
 from headway.scheduler.config import SchedulerConfig
-from headway.scheduler.contract import IN_FLIGHT, Ints, StepOutcome, StepPlan, WakeAt, ints
-from headway.scheduler.decoding import DecodeRows, Decoding
+from headway.scheduler.contract import Ints, StepOutcome, StepPlan, WakeAt
+from headway.scheduler.decoding import Decoding
 from headway.scheduler.kv_cache import KVCache
 from headway.scheduler.laws import check_laws
-from headway.scheduler.prompts import Chunk, Prompts
+from headway.scheduler.prompts import Prompts
 from headway.scheduler.refusal import Invalid, NeverFits
 from headway.scheduler.request import FinishReason, Request
 from headway.scheduler.running import InFlight, Running
 from headway.scheduler.sequence import QUEUED, Finished, Sequence, Status
 from headway.scheduler.transfers import Fact, Transfers
 from headway.scheduler.waiting import WaitingQueue
-
-_NO_INTS = ints()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +56,7 @@ class Scheduler:
         self._admission = Admission(config, self._queue, self._running, self._claims, self._transfers)
         self._decoding = Decoding(config, self._running, self._preempt)
         self._prompts = Prompts(config, self._running, self._admission, self._preempt)
-        self._one_each = np.ones(config.max_running, np.int64)
-        self._none_each = np.zeros(config.max_running, np.int64)
-        self._all_draw = np.ones(config.max_running, np.bool_)
+        self._assembly = Assembly(config, self._running, self._queue, self._transfers)
         self._sequences: dict[str, Sequence] = {}
         self._ended: list[Finished] = []
         self._num_arrived = 0
@@ -121,7 +118,7 @@ class Scheduler:
         chunks = self._prompts.chunks(budget, number, now_ns)
         if not len(decodes.slots) and not chunks and not self._transfers.has_new:
             return self._wake_at()
-        plan = self._build(number, decodes, chunks)
+        plan = self._assembly.plan(number, decodes, chunks, self._decoding.prefix_groups(decodes.slots))
         self._running.in_flight.append(InFlight(plan, now_ns, 0 if decodes.drafts else len(decodes.slots)))
         self._num_steps += 1
         return plan
@@ -179,74 +176,7 @@ class Scheduler:
         """Raises AssertionError where a law of the brain is broken; costs time in proportion to the blocks."""
         check_laws(self._running, self._queue, self._claims, self._transfers, self._sequences)
 
-    # Building a plan
-
-    def _build(self, number: int, decodes: DecodeRows, chunks: list[Chunk]) -> StepPlan:
-        running, rows = self._running, self._running.rows
-        num_decodes = len(decodes.slots)
-        token_ids = rows.next_token[decodes.slots]
-        only_decodes = not chunks and not decodes.drafts
-        repeats = self._repeats(decodes) if only_decodes and num_decodes else 1
-        if num_decodes:
-            rows.planned[decodes.slots] = decodes.starts + 1
-            rows.known[decodes.slots] = decodes.starts + 2
-            rows.next_token[decodes.slots] = IN_FLIGHT
-            rows.last_plan[decodes.slots] = number
-        prefix_groups = self._decoding.prefix_groups(decodes.slots)
-        slots, starts = decodes.slots, decodes.starts
-        counts, drafts, draws = (
-            self._one_each[:num_decodes],
-            self._none_each[:num_decodes],
-            self._all_draw[:num_decodes],
-        )
-        if not only_decodes:
-            drafts = drafts.copy()
-            for i, tokens in decodes.drafts.items():
-                drafts[i] = len(tokens)
-            counts = counts + drafts
-            token_ids = self._token_ids(token_ids, decodes, chunks)
-            slots = np.concatenate([slots, [c.slot for c in chunks]]).astype(np.int64)
-            starts = np.concatenate([starts, [c.start for c in chunks]]).astype(np.int64)
-            counts = np.concatenate([counts, [c.count for c in chunks]]).astype(np.int64)
-            drafts = np.concatenate([drafts, np.zeros(len(chunks), np.int64)])
-            draws = np.concatenate([draws, [c.draws for c in chunks]]).astype(np.bool_)
-        return StepPlan(
-            number=number,
-            slots=slots,
-            starts=starts,
-            counts=counts,
-            drafts=drafts,
-            samples=draws,
-            token_ids=token_ids if self.config.token_ids else _NO_INTS,
-            released=running.take_released(),
-            admitted=running.take_admitted(),
-            blocks=self._cache.take_changes(),
-            loads=self._transfers.take_new(),
-            prefix_groups=prefix_groups,
-            repeats=repeats,
-        )
-
-    def _token_ids(self, last: Ints, decodes: DecodeRows, chunks: list[Chunk]) -> Ints:
-        """Row by row: each decode's last token and its drafts, then the chunks' tokens."""
-        if not self.config.token_ids:
-            return _NO_INTS
-        tokens = self._running.rows.tokens
-        parts: list[Ints] = []
-        done = 0
-        for i, drafted in decodes.drafts.items():
-            parts += [last[done : i + 1], drafted]
-            done = i + 1
-        parts.append(last[done:])
-        parts += [tokens[c.slot, c.start : c.start + c.count].astype(np.int64) for c in chunks]
-        return np.concatenate(parts)
-
-    def _repeats(self, decodes: DecodeRows) -> int:
-        """Steps until a row must end or needs a block; 1 where time or the drafts could change the next plan."""
-        if self.config.speculation or self._transfers.num_active or self._queue.next_deadline_ns() is not None:
-            return 1
-        rows, slots = self._running.rows, decodes.slots
-        room = np.minimum(rows.limit[slots] - 1, rows.capacity[slots]) - decodes.starts
-        return max(1, int(room.min()))
+    # Deciding
 
     def _wake_at(self) -> WakeAt | None:
         times = (self._queue.next_deadline_ns(), self._transfers.next_deadline_ns())

@@ -1,0 +1,95 @@
+"""Decode rows and prompt chunks become a StepPlan, and the rows move on to what they will be when it is committed."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from headway.scheduler.config import SchedulerConfig
+from headway.scheduler.contract import IN_FLIGHT, Ints, PrefixGroup, StepPlan, ints
+from headway.scheduler.decoding import DecodeRows
+from headway.scheduler.prompts import Chunk
+from headway.scheduler.running import Running
+from headway.scheduler.transfers import Transfers
+from headway.scheduler.waiting import WaitingQueue
+
+_NO_INTS = ints()
+
+
+class Assembly:
+    def __init__(self, config: SchedulerConfig, running: Running, queue: WaitingQueue, transfers: Transfers) -> None:
+        self.config = config
+        self.running = running
+        self.queue = queue
+        self.transfers = transfers
+        self._one_each = np.ones(config.max_running, np.int64)
+        self._none_each = np.zeros(config.max_running, np.int64)
+        self._all_draw = np.ones(config.max_running, np.bool_)
+
+    def plan(
+        self, number: int, decodes: DecodeRows, chunks: list[Chunk], prefix_groups: tuple[PrefixGroup, ...]
+    ) -> StepPlan:
+        """Chunks have moved their rows on already; decode rows move on here."""
+        only_decodes = not chunks and not decodes.drafts
+        repeats = self._repeats(decodes) if only_decodes and len(decodes.slots) else 1
+        token_ids = self._token_ids(decodes, chunks)
+        self._move_on(number, decodes)
+        n = len(decodes.slots)
+        slots, starts = decodes.slots, decodes.starts
+        counts, drafts, draws = self._one_each[:n], self._none_each[:n], self._all_draw[:n]
+        if not only_decodes:
+            drafts = drafts.copy()
+            for i, tokens in decodes.drafts.items():
+                drafts[i] = len(tokens)
+            slots = np.concatenate([slots, ints(*(c.slot for c in chunks))])
+            starts = np.concatenate([starts, ints(*(c.start for c in chunks))])
+            counts = np.concatenate([counts + drafts, ints(*(c.count for c in chunks))])
+            drafts = np.concatenate([drafts, np.zeros(len(chunks), np.int64)])
+            draws = np.concatenate([draws, np.array([c.draws for c in chunks], np.bool_)])
+        return StepPlan(
+            number=number,
+            slots=slots,
+            starts=starts,
+            counts=counts,
+            drafts=drafts,
+            samples=draws,
+            token_ids=token_ids,
+            released=self.running.take_released(),
+            admitted=self.running.take_admitted(),
+            blocks=self.running.cache.take_changes(),
+            loads=self.transfers.take_new(),
+            prefix_groups=prefix_groups,
+            repeats=repeats,
+        )
+
+    def _move_on(self, number: int, decodes: DecodeRows) -> None:
+        rows, slots = self.running.rows, decodes.slots
+        if len(slots):
+            rows.planned[slots] = decodes.starts + 1
+            rows.known[slots] = decodes.starts + 2
+            rows.next_token[slots] = IN_FLIGHT
+            rows.last_plan[slots] = number
+
+    def _token_ids(self, decodes: DecodeRows, chunks: list[Chunk]) -> Ints:
+        """Row by row: each decode's last token and its drafts, then the chunks' tokens."""
+        if not self.config.token_ids:
+            return _NO_INTS
+        rows = self.running.rows
+        last = rows.next_token[decodes.slots]
+        if not chunks and not decodes.drafts:
+            return last
+        parts: list[Ints] = []
+        done = 0
+        for i, drafted in decodes.drafts.items():
+            parts += [last[done : i + 1], drafted]
+            done = i + 1
+        parts.append(last[done:])
+        parts += [rows.tokens[c.slot, c.start : c.start + c.count].astype(np.int64) for c in chunks]
+        return np.concatenate(parts)
+
+    def _repeats(self, decodes: DecodeRows) -> int:
+        """Steps until a row must end or needs a block; 1 where time or the drafts could change the next plan."""
+        if self.config.speculation or self.transfers.num_active or self.queue.next_deadline_ns() is not None:
+            return 1
+        rows, slots = self.running.rows, decodes.slots
+        room = np.minimum(rows.limit[slots] - 1, rows.capacity[slots]) - decodes.starts
+        return max(1, int(room.min()))
