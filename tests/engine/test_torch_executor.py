@@ -90,6 +90,16 @@ def test_collect_without_a_plan(llama):
         llama.executor.collect()
 
 
+def test_a_bounded_number_of_plans_is_in_flight(llama, monkeypatch):
+    monkeypatch.setattr("headway.engine.executor.MAX_IN_FLIGHT", 2)
+    plans = planner(llama)
+    for _ in range(2):
+        llama.executor.submit(plans.plan([]))
+    with pytest.raises(RuntimeError, match="in flight already"):
+        llama.executor.submit(plans.plan([]))
+    assert [llama.executor.collect().number for _ in range(2)] == [1, 2]
+
+
 def logits_of(directory, tokens):
     import transformers
 

@@ -205,6 +205,8 @@ def test_packed_and_plain_products_agree():
         ({"device": "abacus"}, "abacus"),
         ({"max_context": 10**6}, "max_context"),
         ({"max_context": 0}, "max_context"),
+        ({"block_size": 0}, "block_size"),
+        ({"max_running": 0}, "max_running"),
         ({"kv_bytes": 10}, "kv_bytes"),
         ({"kv_bytes": 2**60}, "kv_bytes"),
     ],
@@ -224,3 +226,15 @@ def test_end_of_text_ids(copy):
 
 def test_the_shape_of_the_config_is_the_one_that_runs(llama_dir, llama):
     assert llama.shape == shape_from_config(json.loads((llama_dir / "config.json").read_text()))
+
+
+@pytest.mark.parametrize(
+    "failure", [MemoryError("x"), RuntimeError("DefaultCPUAllocator: can't allocate memory"), OSError(12, "x")]
+)
+def test_a_model_that_does_not_fit(llama_dir, monkeypatch, failure):
+    def fail(*_args, **_kwargs):
+        raise failure
+
+    monkeypatch.setattr("headway.engine.loading.load_weights", fail)
+    with pytest.raises(ModelError, match="not enough memory"):
+        loaded(llama_dir)

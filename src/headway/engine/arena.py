@@ -20,14 +20,15 @@ def aligned_bytes(shape: tuple[int, ...], dtype: torch.dtype) -> int:
 class Arena:
     """Zeroed memory on a device, handed out once.
 
-    On a CPU it is a private anonymous mapping in huge pages where the system has them: fewer page walks while weights
-    stream by, pages that cost nothing until they are touched, and no tie to the file that a weight came from.
+    On a CPU it is a private anonymous mapping: pages cost nothing until they are touched, and nothing ties a weight to
+    the file that it came from.
     """
 
-    def __init__(self, size_bytes: int, device: torch.device) -> None:
+    def __init__(self, size_bytes: int, device: torch.device, *, huge_pages: bool = False) -> None:
+        """`huge_pages`, where the system has them: fewer page walks, for memory that is read from end to end."""
         self._used_bytes = 0
         size_bytes = max(size_bytes, _ALIGNMENT_BYTES)
-        self._memory = _mapped(size_bytes) if device.type == "cpu" else _allocated(size_bytes, device)
+        self._memory = _mapped(size_bytes, huge_pages) if device.type == "cpu" else _allocated(size_bytes, device)
 
     def take(self, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
         """The next tensor of this shape; raises MemoryError when the arena is used up."""
@@ -39,9 +40,9 @@ class Arena:
         return data.view(dtype).view(shape)
 
 
-def _mapped(size_bytes: int) -> torch.Tensor:
+def _mapped(size_bytes: int, huge_pages: bool) -> torch.Tensor:
     memory = mmap.mmap(-1, size_bytes)
-    if hasattr(mmap, "MADV_HUGEPAGE"):
+    if huge_pages and hasattr(mmap, "MADV_HUGEPAGE"):
         with contextlib.suppress(OSError):  # A kernel without transparent huge pages refuses the advice.
             memory.madvise(mmap.MADV_HUGEPAGE)
     return torch.frombuffer(memory, dtype=torch.uint8, count=size_bytes)

@@ -17,6 +17,8 @@ from headway.engine.sampling_table import SamplingTable
 from headway.engine.verdict import Verdict, verify
 from headway.scheduler.contract import IN_FLIGHT, Bools, Ints, RowLogprobs, StepOutcome, StepPlan, ints
 
+MAX_IN_FLIGHT = 64
+
 
 class TorchExecutor:
     """A `scheduler.contract.Executor`. Plans run in the order of `submit`; an in-flight token is the row's last draw.
@@ -36,7 +38,9 @@ class TorchExecutor:
         self._in_flight: deque[Future[StepOutcome]] = deque()
 
     def submit(self, plan: StepPlan) -> None:
-        """The plan's arrays must not change afterwards."""
+        """The plan's arrays must not change afterwards. Raises RuntimeError beyond `MAX_IN_FLIGHT` plans."""
+        if len(self._in_flight) >= MAX_IN_FLIGHT:
+            raise RuntimeError(f"submit: {MAX_IN_FLIGHT} plans are in flight already")
         self._in_flight.append(self._thread.submit(self._run, plan))
 
     def collect(self) -> StepOutcome:
@@ -56,7 +60,7 @@ class TorchExecutor:
                 self._apply(plan)
                 verdict = self._step(plan)
         except (MemoryError, RuntimeError) as error:
-            if not _out_of_memory(error):
+            if not out_of_memory(error):
                 raise
             failure = f"out of memory in step {plan.number}"
             return StepOutcome(plan.number, ints(), device_ns=time.perf_counter_ns() - began_ns, error=failure)
@@ -119,7 +123,8 @@ class TorchExecutor:
                     verdict.logprobs[slot] = RowLogprobs(drawn=drawn, prompt=scores)
 
 
-def _out_of_memory(error: Exception) -> bool:
+def out_of_memory(error: Exception) -> bool:
+    """Whether an allocation failed; torch says so on a CPU with a bare RuntimeError."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     return any(text in str(error) for text in ("can't allocate memory", "DefaultCPUAllocator", "out of memory"))

@@ -9,7 +9,7 @@ import torch
 
 from headway.arithmetic.shape import ModelShape
 from headway.engine.errors import ModelError
-from headway.engine.executor import TorchExecutor
+from headway.engine.executor import TorchExecutor, out_of_memory
 from headway.engine.kv_cache import KVCache, cache_groups
 from headway.engine.memory import plan_num_blocks
 from headway.engine.model import Model
@@ -51,6 +51,9 @@ def load(
     kv_bytes: int | None = None,
 ) -> LoadedModel:
     """Reads the weights, plans KV memory beside them and builds the executor. Raises ModelError."""
+    for name, value in (("block_size", block_size), ("max_running", max_running)):
+        if value < 1:
+            raise ModelError(f"{name} must be at least 1, not {value}")
     where = resolve_device(device)
     number = resolve_dtype(dtype, where)
     shape = read_shape(model_dir)
@@ -63,7 +66,9 @@ def load(
         weights = load_weights(model_dir, shape, number, where)
         num_blocks = plan_num_blocks(shape, block_size, number, where, max_context=context, kv_bytes=kv_bytes)
         cache = KVCache(shape, num_blocks, block_size, number, where)
-    except (MemoryError, torch.OutOfMemoryError, OSError) as error:
+    except (MemoryError, RuntimeError, OSError) as error:
+        if isinstance(error, RuntimeError) and not out_of_memory(error):
+            raise
         raise ModelError(f"{model_dir}: not enough memory for the model: {error}") from None
     return LoadedModel(
         executor=TorchExecutor(Model(shape, weights, cache), max_running=max_running, max_context=context),
@@ -94,7 +99,11 @@ def resolve_device(name: str) -> torch.device:
 
 
 def resolve_dtype(name: str, device: torch.device) -> torch.dtype:
-    """`auto` is float32 on a CPU, where a row's tokens then do not depend on its company, and bfloat16 elsewhere."""
+    """`auto` is float32 on a CPU and bfloat16 elsewhere.
+
+    On CPUs that multiply bfloat16 natively it is faster (see benchmarks/dtype.py; little for one row, up to twice for
+    many), on others slower. float32 is exact enough that a row's tokens do not depend on its company on either.
+    """
     if name == "auto":
         return torch.float32 if device.type == "cpu" else torch.bfloat16
     if name not in DTYPES:

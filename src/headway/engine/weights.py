@@ -80,7 +80,7 @@ class _Loader:
     ) -> None:
         self._files, self._dtype, self._device, self._packed = files, dtype, device, packed
         kept = (p for group in groups for field, p in group.items() if not (packed and field in MATRICES))
-        self._arena = Arena(sum(aligned_bytes(part.shape, dtype) for part in kept), device)
+        self._arena = Arena(sum(aligned_bytes(part.shape, dtype) for part in kept), device, huge_pages=True)
 
     def layer(self, parts: dict[str, Part]) -> LayerWeights:
         optional = {field: self.tensor(parts[field]) for field in ("q_norm", "k_norm") if field in parts}
