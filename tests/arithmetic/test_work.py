@@ -134,6 +134,7 @@ def test_weight_bytes_are_two_a_parameter(name: str) -> None:
         (LLAMA, {"pipeline": 33}, "pipeline parallelism 33 is more than the 32 layers"),
         ("mixtral-8x7b", {"expert": 16, "data": 16}, "expert parallelism 16 does not divide 8 experts"),
         (LLAMA, {"expert": 3, "data": 4}, "expert parallelism 3 does not divide the 4 chips of a stage"),
+        (LLAMA, {"data": 1000, "context": 1000}, "a replica of 1000000 chips is more than 100000"),
         (LLAMA, {"data": 0}, "data parallelism must be at least 1, not 0"),
     ],
 )
@@ -186,3 +187,11 @@ def test_quantised_cache_and_weights_move_fewer_bytes() -> None:
     assert fp8.total("kv_read_bytes") * 2 == bf16.total("kv_read_bytes")
     assert fp8.total("weight_bytes", "feed_forward") * 2 == bf16.total("weight_bytes", "feed_forward")
     assert fp8.total("weight_bytes", "head") == bf16.total("weight_bytes", "head")
+
+
+def test_one_sequence_is_not_split_over_data_groups() -> None:
+    shape = model(LLAMA)
+    alone, cut = prefill(spans(shape), 4096), Parallelism(data=4)
+    assert step_work(shape, alone, cut=cut).total("flops") == step_work(shape, alone).total("flops")
+    five = step_work(shape, prefill(spans(shape), 4096, batch=5), cut=cut).total("flops", "feed_forward")
+    assert five == 2 * step_work(shape, alone).total("flops", "feed_forward")

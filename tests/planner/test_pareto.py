@@ -10,7 +10,9 @@ from click.testing import CliRunner
 
 from headway.arithmetic.formats import precision
 from headway.cli.plan import plan
-from headway.planner.pareto import batch_ladder, cuts, pareto_report
+from headway.planner.best import best_report
+from headway.planner.pareto import pareto_report
+from headway.planner.sweep import batch_ladder, cuts
 from headway.roofline import calibration, memory_plan
 from tests.arithmetic.models import catalog, model
 
@@ -92,3 +94,39 @@ def test_the_command() -> None:
     assert "assuming" in text.output
     wrong = CliRunner().invoke(plan, ["pareto", "llama-3.1-70b", "--system", "nothing"])
     assert "system 'nothing' is not known" in wrong.output
+
+
+def test_the_best_reaches_the_slo_at_the_lowest_price() -> None:
+    report = best_report("", model("llama-3.1-70b"), SYSTEMS, [precision("fp8")], 4096, slo_tokens_per_s=40)
+    assert report.ordered_by == "usd_per_mtok"
+    prices = [c.usd_per_mtok for c in report.best]
+    assert len(prices) == 5
+    assert None not in prices
+    assert prices == sorted(prices)  # type: ignore[type-var]
+    assert all(c.interactivity_tokens_per_s >= 40 for c in report.best)
+    frontier = pareto_report("", model("llama-3.1-70b"), SYSTEMS, [precision("fp8")], 4096).frontier
+    cheapest = min(c.usd_per_mtok for c in frontier if c.interactivity_tokens_per_s >= 40 and c.usd_per_mtok)
+    assert prices[0] == pytest.approx(cheapest)
+    assert "the second costs" in report.why
+
+
+@pytest.mark.parametrize(
+    ("name", "system", "slo", "words"),
+    [
+        ("kimi-k3", "rtx-4090-node", 1, "fits no replica"),
+        ("llama-3.1-8b", "hgx-h100", 1e6, "no configuration gives every user 1e+06 tokens/s"),
+        ("llama-3.1-8b", "cs-3", 10, "no other cut reaches the SLO"),
+    ],
+)
+def test_the_best_says_why_there_is_none(name: str, system: str, slo: float, words: str) -> None:
+    assert words in best_report("", model(name), [catalog().system(system)], [precision()], 4096, slo).why
+
+
+def test_the_best_command() -> None:
+    arguments = ["best", "llama-3.1-70b", "--system", "hgx-h100", "--weights", "fp8", "--slo", "30"]
+    answer = json.loads(CliRunner().invoke(plan, [*arguments, "--json"]).output)
+    assert answer["cost_model"] == "calibrated"
+    assert answer["best"][0]["interactivity_tokens_per_s"] >= 30
+    text = CliRunner().invoke(plan, arguments).output
+    assert answer["why"] in text
+    assert CliRunner().invoke(plan, arguments[:-2]).exit_code == 2  # Without an SLO there is no best.

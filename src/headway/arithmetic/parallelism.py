@@ -12,6 +12,9 @@ from headway.arithmetic.matrices import Matrix, layer_matrices, vector_params
 from headway.arithmetic.shape import ModelShape
 
 
+MAX_CHIPS = 100_000
+
+
 @dataclass(frozen=True, slots=True)
 class Parallelism:
     """One replica on tensor x context x data x pipeline chips; chips of a tensor group stand next to each other.
@@ -31,6 +34,8 @@ class Parallelism:
         for name in ("tensor", "pipeline", "expert", "data", "context"):
             if getattr(self, name) < 1:
                 raise ShapeError(f"{name} parallelism must be at least 1, not {getattr(self, name)}")
+        if self.chips > MAX_CHIPS:
+            raise ShapeError(f"a replica of {self.chips} chips is more than {MAX_CHIPS}")
         if self.stage_chips % self.expert:
             raise ShapeError(
                 f"expert parallelism {self.expert} does not divide the {self.stage_chips} chips of a stage; "

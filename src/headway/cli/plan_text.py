@@ -8,10 +8,13 @@ from typing import Any
 
 import click
 
+from headway.planner.best import BestReport
 from headway.planner.kv import KvReport
 from headway.planner.model import ModelReport
-from headway.planner.pareto import Configuration, ParetoReport
+from headway.planner.pareto import ParetoReport
+from headway.planner.request import RequestCost, RequestReceipt
 from headway.planner.step import RooflineReport, StepReport
+from headway.planner.sweep import Configuration
 
 _SI = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"))
 _BINARY = ((2**50, "Pi"), (2**40, "Ti"), (2**30, "Gi"), (2**20, "Mi"), (2**10, "Ki"))
@@ -99,22 +102,68 @@ def show_roofline(report: RooflineReport, as_json: bool) -> None:
     _step(f"decode: {report.batch} sequences of {report.context_tokens:,} tokens", report.decode)
     _lines("", ("a user", f"{report.interactivity_tokens_per_s:.4g} tokens/s"))
     _step(f"prefill: {report.context_tokens:,} tokens", report.prefill)
-    _assume(report.assumptions)
+    _assume(report.assumptions, report.uncertain)
+
+
+def show_receipt(report: RequestReceipt, as_json: bool) -> None:
+    if as_json:
+        _json(report)
+        return
+    click.echo(
+        f"{report.model} on {report.chips} x {report.system}: {report.prompt_tokens:,} tokens in "
+        f"({report.cached_tokens:,} cached), {report.output_tokens:,} out, batch {report.batch}"
+    )
+    _request_cost("floor", report.floor, report.overhead)
+    if report.calibrated is None:
+        click.echo("a real engine: no fit for this chip and engine")
+    else:
+        _request_cost(f"a real engine ({report.median_error:.0%} median error)", report.calibrated, report.overhead)
+    _assume(report.assumptions, report.uncertain)
+
+
+def _request_cost(title: str, cost: RequestCost, overhead: float) -> None:
+    def known(value: float | None, unit: str) -> str:
+        return "unknown" if value is None else si(value, unit)
+
+    _lines(
+        title,
+        ("prompt", f"{si(cost.prefill_s, 's')}, {known(cost.prefill_j, 'J')}"),
+        ("decode", f"{si(cost.decode_s, 's')}, {known(cost.decode_j, 'J')} of its own"),
+        ("a token", f"{si(cost.tpot_s, 's')}, {known(cost.j_per_output_token, 'J')} with the prompt's share"),
+        (
+            "energy",
+            f"{known(cost.chip_wh, 'Wh')} in the chips, {known(cost.wall_wh, 'Wh')} at the wall (x {overhead:g})",
+        ),
+        ("rent", "unknown" if cost.usd is None else f"{cost.usd:.3g} USD"),
+    )
 
 
 def show_pareto(report: ParetoReport, as_json: bool) -> None:
     if as_json:
         _json(report)
         return
-    click.echo(f"{report.model} at {report.context_tokens:,} tokens: {report.considered:,} configurations considered")
-    click.echo(f"times are {'those of fitted engines' if report.cost_model == 'calibrated' else 'floors'}")
-    click.echo(f"  {'tokens/s a user':>15} {'tokens/s a chip':>15} {'USD/Mtok':>9} {'batch':>6}  configuration")
-    for c in report.frontier:
-        click.echo(_configuration(c))
+    _configurations(report, report.frontier)
     if report.slo_tokens_per_s is not None:
         click.echo(f"best at {report.slo_tokens_per_s:.4g} tokens/s a user")
         click.echo(_configuration(report.best_at_slo) if report.best_at_slo else "  none reaches it")
     _assume(report.assumptions)
+
+
+def show_best(report: BestReport, as_json: bool) -> None:
+    if as_json:
+        _json(report)
+        return
+    _configurations(report, report.best)
+    click.echo(report.why)
+    _assume(report.assumptions)
+
+
+def _configurations(report: ParetoReport | BestReport, found: tuple[Configuration, ...]) -> None:
+    click.echo(f"{report.model} at {report.context_tokens:,} tokens: {report.considered:,} configurations considered")
+    click.echo(f"times are {'those of fitted engines' if report.cost_model == 'calibrated' else 'floors'}")
+    click.echo(f"  {'tokens/s a user':>15} {'tokens/s a chip':>15} {'USD/Mtok':>9} {'batch':>6}  configuration")
+    for c in found:
+        click.echo(_configuration(c))
 
 
 def _configuration(c: Configuration) -> str:
@@ -162,10 +211,12 @@ def _lines(title: str, *pairs: tuple[str, str]) -> None:
         click.echo(f"  {name:24} {value}")
 
 
-def _assume(assumptions: tuple[str, ...]) -> None:
-    click.echo("\nassuming")
-    for assumption in assumptions:
-        click.echo(f"  - {assumption}")
+def _assume(assumptions: tuple[str, ...], uncertain: tuple[str, ...] = ()) -> None:
+    for title, lines in (("assuming", assumptions), ("uncertain", uncertain)):
+        if lines:
+            click.echo(f"\n{title}")
+        for line in lines:
+            click.echo(f"  - {line}")
 
 
 def _gap(gap: float | None) -> str:

@@ -11,6 +11,7 @@ from headway.arithmetic.shape import ModelShape
 from headway.arithmetic.step_shape import StepShape, decode, prefill
 from headway.arithmetic.work import step_work
 from headway.catalog import System
+from headway.planner.uncertain import uncertain_figures
 from headway.roofline import (
     Calibration,
     MemoryPlan,
@@ -82,6 +83,8 @@ class RooflineReport:
     interactivity_tokens_per_s: float
     prefill: StepReport
     """Of one prompt as long as the context."""
+    uncertain: tuple[str, ...]
+    """Figures of the chip and its links that are announced or rumoured."""
     assumptions: tuple[str, ...] = ASSUMPTIONS
 
 
@@ -120,6 +123,7 @@ def roofline_report(
         decode=step,
         interactivity_tokens_per_s=1 / step.step_s,
         prefill=step_report("prefill", model, whole, system, precision, cut, cut.pipeline),
+        uncertain=uncertain_figures(system),
     )
 
 

@@ -1,0 +1,152 @@
+"""What the questions of `headway plan` share: their options, how they look things up, how they fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from headway.arithmetic.formats import Precision
+    from headway.arithmetic.parallelism import Parallelism
+    from headway.arithmetic.shape import ModelShape
+    from headway.catalog import Catalog
+    from headway.roofline import Calibration
+
+TOKENS = click.IntRange(1, 1_000_000_000)
+BATCH = click.IntRange(1, 10_000_000)
+CHIPS = click.IntRange(1, 100_000)
+SLO = click.FloatRange(0, 1e6, min_open=True)
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class Decorator(Protocol):
+    def __call__(self, command: Command, /) -> Command: ...
+
+
+def option(*names: str, **settings: Any) -> Decorator:
+    """With its default in the help."""
+    return click.option(*names, **{"show_default": True, **settings})
+
+
+CATALOG = option(
+    "--catalog", "overlays", multiple=True, type=click.Path(path_type=Path), help="Directory of own facts."
+)
+JSON = option("--json", "as_json", is_flag=True, help="SI units, named in the keys.")
+SYSTEM = option("--system", default="hgx-h100", help="Chips and links, by name.")
+ENGINE = option("--engine", default="vllm", help="Whose fit is shown beside the floor, if there is one.")
+
+_MODEL = (
+    click.argument("model"),
+    option("--weights", default="bf16", help="Number format of the weights, as fp8 or mxfp4."),
+    option("--experts", help="That of the routed experts.  [default: as --weights]"),
+    option("--kv", default="bf16", help="Number format of the cache."),
+    CATALOG,
+    JSON,
+)
+_CUT = (
+    option("--tensor", type=CHIPS, default=1, help="Chips that share every matrix."),
+    option("--pipeline", type=CHIPS, default=1, help="Stages of layers."),
+    option("--expert", type=CHIPS, default=1, help="Chips that experts are dealt out to."),
+    option("--data", type=CHIPS, default=1, help="Groups of sequences."),
+    option("--context-parallel", type=CHIPS, default=1, help="Chips that share each cache."),
+)
+_SEARCH = (
+    click.argument("model"),
+    option("--system", "systems", multiple=True, default=["hgx-h100"], help="One or several."),
+    option("--weights", "formats", multiple=True, default=["bf16"], help="One or several."),
+    option("--kv", default="bf16", help="Number format of the cache."),
+    option("--engine", default="vllm", help="Its fits are used if every chip has one."),
+    option("--context", type=TOKENS, default=8192, help="Tokens of each sequence."),
+    option("--max-chips", type=click.IntRange(1, 72), default=72, help="Of one replica."),
+    CATALOG,
+    JSON,
+)
+
+
+def about_a_model(command: Command) -> Command:
+    """MODEL and its formats."""
+    return _with(_MODEL, command)
+
+
+def with_a_cut(command: Command) -> Command:
+    """How the model is cut over chips."""
+    return _with(_CUT, command)
+
+
+def searching(command: Command) -> Command:
+    """MODEL, and what is searched over."""
+    return _with(_SEARCH, command)
+
+
+def _with(options: tuple[Decorator, ...], command: Command) -> Command:
+    for decorate in reversed(options):
+        command = decorate(command)
+    return command
+
+
+@contextmanager
+def one_line() -> Iterator[None]:
+    """A user's mistake becomes one line on stderr."""
+    from headway.arithmetic.shape import ShapeError
+    from headway.catalog import CatalogError
+
+    try:
+        yield
+    except (CatalogError, ShapeError) as error:
+        raise click.ClickException(str(error)) from None
+
+
+def look_up(
+    model: str, weights: str, experts: str | None, kv: str, overlays: tuple[Path, ...]
+) -> tuple[Catalog, ModelShape, Precision]:
+    """Raises CatalogError or ShapeError."""
+    from headway.arithmetic.formats import precision
+    from headway.arithmetic.hf_config import shape_from_config
+    from headway.catalog import load_catalog
+
+    catalog = load_catalog(overlays)
+    return catalog, shape_from_config(catalog.config(model)), precision(weights, kv, experts)
+
+
+def fit_for(catalog: Catalog, chip: str, engine: str) -> Calibration | None:
+    from headway.roofline import calibration
+
+    figures = catalog.calibrations.get(f"{chip}/{engine}")
+    return calibration(figures) if figures else None
+
+
+def cut_from(tensor: int, pipeline: int, expert: int, data: int, context_parallel: int) -> Parallelism:
+    from headway.arithmetic.parallelism import Parallelism
+
+    return Parallelism(tensor, pipeline, expert, data, context_parallel)
+
+
+def search_space(
+    model: str,
+    systems: tuple[str, ...],
+    formats: tuple[str, ...],
+    kv: str,
+    engine: str,
+    context: int,
+    max_chips: int,
+    overlays: tuple[Path, ...],
+) -> dict[str, Any]:
+    """Arguments that every search of the planner takes."""
+    from headway.arithmetic.formats import precision
+
+    catalog, shape, _ = look_up(model, "bf16", None, kv, overlays)
+    chosen = [catalog.system(name) for name in systems]
+    fits = {s.chip.name: fit_for(catalog, s.chip.name, engine) for s in chosen}
+    return {
+        "name": model,
+        "model": shape,
+        "systems": chosen,
+        "precisions": [precision(name, kv) for name in formats],
+        "context": context,
+        "fitted": {chip: fit for chip, fit in fits.items() if fit is not None},
+        "max_chips": max_chips,
+    }

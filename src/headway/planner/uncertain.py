@@ -1,0 +1,17 @@
+"""Which of a system's figures are no datasheet's and nobody's measurement."""
+
+from __future__ import annotations
+
+from headway.catalog import System
+
+_UNUSED = ("year", "tco_usd_per_hour", "price_usd", "sram_bytes", "host_bytes", "host_bytes_per_s")
+
+
+def uncertain_figures(system: System) -> tuple[str, ...]:
+    """Those that a cost may rest on, with status and date; the catalog has the source. A floor leaves latencies out."""
+    figures = {**system.chip.figures, **system.figures}
+    return tuple(
+        f"{name} {figure.written}: {figure.status}, {figure.date}"
+        for name, figure in figures.items()
+        if figure.status in ("announced", "rumour") and name not in _UNUSED
+    )

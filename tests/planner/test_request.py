@@ -1,0 +1,77 @@
+"""The receipt of one request adds up, and says the floor and the fitted number side by side."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from headway.arithmetic.formats import Precision
+from headway.arithmetic.layers import ShapeError
+from headway.arithmetic.parallelism import Parallelism
+from headway.cli.plan import plan
+from headway.planner.request import RequestReceipt, request_receipt
+from headway.roofline import calibration
+from tests.arithmetic.models import catalog, model
+
+
+def receipt(prompt: int = 1000, cached: int = 0, output: int = 100, batch: int = 32) -> RequestReceipt:
+    h100 = calibration(catalog().calibration("h100-sxm", "vllm"))
+    args = (model("llama-3.1-8b"), catalog().system("hgx-h100"), Precision(), Parallelism())
+    return request_receipt("", *args, prompt, cached, output, batch, 1.5, h100)
+
+
+def test_it_adds_up() -> None:
+    cost = receipt().floor
+    assert cost.prefill_j == pytest.approx(700 * cost.prefill_s)
+    assert cost.decode_j == pytest.approx(700 * cost.decode_s / 32)
+    assert cost.wall_wh == pytest.approx(1.5 * (cost.prefill_j + cost.decode_j) / 3600)
+    assert cost.usd == pytest.approx((cost.prefill_s + cost.decode_s / 32) * 1.30 / 3600)
+    assert cost.tpot_s * 99 == pytest.approx(cost.decode_s)
+
+
+def test_measured_energy_lies_near_the_fitted_number() -> None:
+    """0.119 J a token was measured for this model on one H100 at batch 64."""
+    report = receipt(prompt=250, output=870, batch=64)
+    assert report.calibrated is not None
+    assert report.floor.decode_j is not None
+    assert report.calibrated.decode_j is not None
+    assert report.floor.decode_j / 870 < 0.119 < report.calibrated.decode_j / 870 < 2 * 0.119
+
+
+def test_a_cached_prefix_saves_its_prompt_time() -> None:
+    assert receipt(prompt=8000, cached=7000).floor.prefill_s < 0.25 * receipt(prompt=8000).floor.prefill_s
+    assert receipt(prompt=8000, cached=7000).floor.decode_s == receipt(prompt=8000).floor.decode_s
+
+
+def test_one_token_needs_no_decode_step() -> None:
+    assert (receipt(output=1).floor.decode_s, receipt(output=1).floor.tpot_s) == (0, 0)
+
+
+def test_what_cannot_be() -> None:
+    with pytest.raises(ShapeError, match=r"cached tokens \(10\) must be fewer than the prompt's \(10\)"):
+        receipt(prompt=10, cached=10)
+    with pytest.raises(ShapeError, match="output tokens must be between 1 and 1000000"):
+        receipt(output=2_000_000)
+
+
+def test_the_command() -> None:
+    result = CliRunner().invoke(plan, ["receipt", "deepseek-v3", "--system", "hgx-b200", "--tensor", "8", "--json"])
+    assert result.exit_code == 0, result.output
+    answer = json.loads(result.output)
+    assert answer["chips"] == 8
+    assert answer["floor"]["wall_wh"] < answer["calibrated"]["wall_wh"]
+    text = CliRunner().invoke(plan, ["receipt", "qwen3-8b", "--system", "tpu-v5e-node"])
+    assert "a real engine: no fit" in text.output
+    assert "unknown" in text.output
+    wrong = CliRunner().invoke(plan, ["receipt", "qwen3-8b", "--prompt", "10", "--cached", "10"])
+    assert "must be fewer" in wrong.output
+
+
+def test_what_is_only_announced_is_said() -> None:
+    args = (model("llama-3.1-8b"), Precision(), Parallelism(), 100, 0, 10, 1)
+    rubin = request_receipt("", args[0], catalog().system("vr200-nvl72"), *args[1:])
+    assert any(line.startswith("hbm_bytes_per_s 22000 GB/s: announced") for line in rubin.uncertain)
+    h100 = request_receipt("", args[0], catalog().system("hgx-h100"), *args[1:])
+    assert [line.split()[0] for line in h100.uncertain] == ["scaleup_latency_s", "scaleout_latency_s"]
