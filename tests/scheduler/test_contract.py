@@ -122,35 +122,61 @@ def test_drafts_never_pass_the_limit() -> None:
     assert all((plan.starts + plan.counts <= 15).all() for plan in drive.body.plans)
 
 
-def test_repeats_jump_to_the_same_state_as_single_steps() -> None:
-    def run(jump: bool) -> tuple[dict[str, list[int]], int]:
-        drive = Drive(config())
-        requests = [request(f"r{i}", 3 + i, 21) for i in range(3)]
-        drive.add(*requests)
+@pytest.mark.parametrize("late_blocks", [False, True])
+@pytest.mark.parametrize("num_blocks", [64, 15])
+def test_repeats_jump_to_the_same_state_as_single_steps(num_blocks: int, late_blocks: bool) -> None:
+    def run(jump: bool) -> tuple[dict[str, list[int]], list[tuple[int, int]], int]:
+        drive = Drive(config(num_blocks=num_blocks, late_blocks=late_blocks, prefix_caching=False))
+        drive.add(*(request(f"r{i}", 3 + i, 21) for i in range(3)))
         drive.step()
+        used = []
         while (plan := drive.submit()) is not None:
-            drive.collect() if not jump else _collect_repeated(drive, plan)
-        return drive.outputs, len(drive.body.plans)
+            if jump:
+                _collect_repeated(drive, plan)
+            else:
+                drive.collect()
+            used.append((drive.scheduler.stats().blocks_used, drive.scheduler.stats().preemptions_total))
+        return drive.outputs, used, len(drive.body.plans)
 
     single, jumped = run(jump=False), run(jump=True)
     assert jumped[0] == single[0]
-    assert jumped[1] < single[1]
+    assert set(jumped[1]) <= set(single[1])
+    assert jumped[1][-1] == single[1][-1]
+    assert jumped[2] < single[2]
+
+
+def test_a_jump_crosses_block_borders_only_where_blocks_may_come_late() -> None:
+    def plans(**changes: object) -> int:
+        drive = Drive(config(num_blocks=64, **changes))
+        drive.add(request("a", 5, 41))
+        drive.step()
+        while (plan := drive.submit()) is not None:
+            _collect_repeated(drive, plan)
+        return len(drive.body.plans)
+
+    assert plans(late_blocks=True) == 2
+    assert plans() == 12
 
 
 def _collect_repeated(drive: Drive, plan: StepPlan) -> None:
+    """Runs the plan as often as it allows, on a body that only draws."""
     drive.plans.clear()
     drive.body.pending.clear()
     drive.body._apply(plan)
-    rows = [drive.body.rows[slot] for slot in plan.slots.tolist()]
-    tokens = [
-        drive.body.script(row.request_id, start + 1 + step)
-        for step in range(plan.repeats)
-        for row, start in zip(rows, plan.starts.tolist(), strict=True)
+    drawing = [
+        (drive.body.rows[slot].request_id, end)
+        for slot, end, draws in zip(
+            plan.slots.tolist(), (plan.starts + plan.counts).tolist(), plan.samples, strict=True
+        )
+        if draws
     ]
-    outcome = StepOutcome(plan.number, np.array(tokens), steps=plan.repeats, device_ns=plan.repeats * 1000)
+    tokens = [drive.body.script(name, end + step) for step in range(plan.repeats) for name, end in drawing]
+    outcome = StepOutcome(plan.number, np.array(tokens, np.int64), steps=plan.repeats, device_ns=plan.repeats * 1000)
     committed = drive.brain.commit(outcome, drive.now_ns)
-    for name, drawn in zip(committed.request_ids, committed.token_ids.reshape(len(rows), -1).tolist(), strict=True):
-        drive.outputs[name] += drawn
+    at = 0
+    for name, count in zip(committed.request_ids, committed.counts.tolist(), strict=True):
+        drive.outputs[name] += committed.token_ids[at : at + count].tolist()
+        at += count
     drive.check()
 
 

@@ -87,9 +87,28 @@ class Assembly:
         return np.concatenate(parts)
 
     def _repeats(self, decodes: DecodeRows) -> int:
-        """Steps until a row must end or needs a block; 1 where time or the drafts could change the next plan."""
+        """Steps until a row must end or there is no block; 1 where time or the drafts could change the next plan."""
         if self.config.speculation or self.transfers.num_active or self.queue.next_deadline_ns() is not None:
             return 1
         rows, slots = self.running.rows, decodes.slots
-        room = np.minimum(rows.limit[slots] - 1, rows.capacity[slots]) - decodes.starts
-        return max(1, int(room.min()))
+        to_limit = int((rows.limit[slots] - 1 - decodes.starts).min())
+        to_border = int((rows.capacity[slots] - decodes.starts).min())
+        if to_limit > to_border and self.config.late_blocks and not self.running.cache.has_windows:
+            return max(1, self._steps_with_blocks(decodes, to_border, to_limit))
+        return max(1, min(to_limit, to_border))
+
+    def _steps_with_blocks(self, decodes: DecodeRows, enough: int, wanted: int) -> int:
+        """The most steps, from `enough` to `wanted`, for which the blocks at hand last: nobody need be preempted."""
+        size, available = self.config.block_size, self.running.cache.num_available()
+        capacity = self.running.rows.capacity[decodes.slots]
+
+        def lasts(steps: int) -> bool:
+            missing = np.maximum(decodes.starts + steps - capacity, 0)
+            return int((-(-missing // size)).sum()) <= available
+
+        if lasts(wanted):
+            return wanted
+        while wanted - enough > 1:
+            middle = (enough + wanted) // 2
+            enough, wanted = (middle, wanted) if lasts(middle) else (enough, middle)
+        return enough

@@ -42,6 +42,9 @@ class SchedulerConfig:
     prefix_caching: bool = True
     token_ids: bool = True
     """False in simulation: requests carry lengths and block keys only."""
+    late_blocks: bool = False
+    """Find the blocks of repeated steps at their commit, so that a jump may cross block borders: for bodies that read
+    no block tables."""
     batching: Literal["continuous", "static"] = "continuous"
     reservation: Literal["demand", "worst_case"] = "demand"
     speculation: Speculation | None = None

@@ -37,6 +37,7 @@ class KVCache:
         self.groups = config.groups
         self.pools = [BlockPool(group.num_blocks) for group in config.groups]
         self.is_positional = [group.kind != "state" for group in config.groups]
+        self.has_windows = any(group.window for group in config.groups)
         self.can_reuse = config.prefix_caching and all(self.is_positional)
         self._block_tokens = np.zeros((self.pools[0].num_blocks, config.block_size), np.int32)
         """Token ids of the first group's findable blocks, compared on a hit."""
@@ -137,6 +138,23 @@ class KVCache:
                 rows.tables[g][slots, indices] = blocks
                 self._changes[g].append((slots, indices, blocks))
         rows.capacity[slots] += size
+
+    def grow_rows(self, rows: Rows, slots: Ints, num_tokens: Ints) -> None:
+        """Blocks for the first `num_tokens[i]` positions of each row. The caller has checked that they are there."""
+        size = self.config.block_size
+        held = rows.capacity[slots] // size
+        missing = np.maximum(-(-num_tokens // size) - held, 0)
+        total = int(missing.sum())
+        if not total:
+            return
+        of_row = np.repeat(np.arange(len(slots)), missing)
+        indices = held[of_row] + np.arange(total) - (np.cumsum(missing) - missing)[of_row]
+        for g, pool in enumerate(self.pools):
+            if self.is_positional[g]:
+                blocks = np.array(pool.allocate(total), np.int64)
+                rows.tables[g][slots[of_row], indices] = blocks
+                self._changes[g].append((slots[of_row], indices, blocks))
+        rows.capacity[slots] += missing * size
 
     def take_changes(self) -> tuple[TableChange, ...]:
         """What was entered in the block tables since the last call."""

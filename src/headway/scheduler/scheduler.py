@@ -210,6 +210,8 @@ class Scheduler:
             plain = 0
         if not plain:
             return commit_rows(running.rows, plan, outcome, 0)
+        if outcome.steps > 1 and self.config.late_blocks:
+            self._cache.grow_rows(running.rows, plan.slots, plan.starts + outcome.steps)
         decodes = commit_decodes(running.rows, plan, outcome, plain, bool(running.in_flight))
         if plain == len(plan.slots):
             return decodes
