@@ -11,7 +11,6 @@ from headway.arithmetic.layers import ShapeError
 from headway.arithmetic.matrices import Matrix, layer_matrices, vector_params
 from headway.arithmetic.shape import ModelShape
 
-
 MAX_CHIPS = 100_000
 
 
