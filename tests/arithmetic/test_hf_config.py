@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from headway.arithmetic.attends import spans
 from headway.arithmetic.hf_config import FAMILIES, shape_from_config
 from headway.arithmetic.shape import ShapeError
-from tests.arithmetic.models import catalog, model
+from headway.arithmetic.step_shape import decode
+from headway.arithmetic.work import step_work
+from tests.arithmetic.models import all_names, catalog, model
 
 LLAMA = {
     "model_type": "llama",
@@ -43,7 +50,7 @@ def test_a_llama() -> None:
         ({"hidden_act": "tanh"}, "hidden_act 'tanh' is not supported; supported: silu"),
         ({"rope_scaling": {"rope_type": "su"}}, "rope type 'su' is not supported"),
         ({"rope_scaling": [1]}, "rope_scaling must be an object"),
-        ({"rope_theta": -1}, "rope_theta must be a number that is not negative"),
+        ({"rope_theta": -1}, "rope_theta must be a number from 0"),
         ({"rms_norm_eps": float("nan")}, "rms_norm_eps must be a number"),
         ({"layer_types": ["full_attention"]}, "layer_types must be a list with an entry for each of the 2 layers"),
         ({"layer_types": ["full_attention", "ring"]}, "layer_types 'ring' is not supported"),
@@ -96,3 +103,40 @@ def test_first_layers_are_dense_where_the_config_says() -> None:
     assert [layer.feed_forward.experts is None for layer in v3.layers[:4]] == [True, True, True, False]
     assert [layer.feed_forward.experts is None for layer in maverick.layers[:4]] == [True, False, True, False]
     assert v3.layers[3].feed_forward.inner == 2048
+
+
+JSON_VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.sampled_from([0, 1, 2, 3, 7, 10**9, 10**30, -1])
+    | st.floats()
+    | st.text(max_size=5)
+    | st.sampled_from(["full_attention", "sliding_attention", "linear_attention", "MEM*E", "yarn"]),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(st.sampled_from(all_names()), st.data())
+@settings(max_examples=300, deadline=None)
+def test_no_config_is_met_with_anything_but_a_shape_or_a_refusal(name: str, data: st.DataObject) -> None:
+    config = json.loads(json.dumps(catalog().config(name)))
+    text = config.get("text_config", config)
+    for _ in range(data.draw(st.integers(1, 3))):
+        where = data.draw(st.sampled_from([text, *(v for v in text.values() if isinstance(v, dict) and v)]))
+        key = data.draw(st.sampled_from(sorted(where)))
+        if data.draw(st.booleans()):
+            where[key] = data.draw(JSON_VALUES)
+        else:
+            where.pop(key)
+            if where is not text and not where:
+                break
+    try:
+        shape = shape_from_config(config)
+    except ShapeError:
+        return
+    assert shape.num_params > 0
+    work = step_work(shape, decode(spans(shape), 3, 1000))
+    assert np.isfinite(work.total("flops"))
+    assert work.memory_bytes > 0

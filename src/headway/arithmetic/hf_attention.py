@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.arithmetic.hf_keys import Config, count, number, positive, section
+from headway.arithmetic.hf_keys import Config, count, entries, named, number, positive, section
 from headway.arithmetic.hf_layer_types import CHUNKED, COMPRESSED_SPARSE, LINEAR, WINDOW
 from headway.arithmetic.layers import Attention, AttentionKind, Latent, Rope, ShapeError, Sparse, State
 
@@ -119,8 +119,7 @@ def _reach(config: Config, layer_type: str) -> tuple[AttentionKind, int]:
 
 
 def _indexed(config: Config, index: int) -> Sparse:
-    types = config.get("indexer_types")
-    shared = isinstance(types, list) and index < len(types) and types[index] == "shared"
+    shared = entries(config, "indexer_types")[index : index + 1] == ["shared"]
     heads = 0 if shared else positive(config, "index_n_heads")
     return Sparse(positive(config, "index_topk"), heads, 0 if shared else positive(config, "index_head_dim"))
 
@@ -128,7 +127,7 @@ def _indexed(config: Config, index: int) -> Sparse:
 def _block_sparse(config: Config, index: int) -> Sparse | None:
     """MiniMax-M3: a few blocks of the cache are read, chosen by scores of small index keys."""
     sparse = section(config, "sparse_attention_config")
-    layers = sparse.get("sparse_attention_freq") or []
+    layers = entries(sparse, "sparse_attention_freq")
     if not sparse.get("use_sparse_attention") or (index < len(layers) and not layers[index]):
         return None
     topk = positive(sparse, "sparse_topk_blocks") * positive(sparse, "sparse_block_size")
@@ -176,13 +175,13 @@ def _rope(config: Config, layer_type: str) -> Rope:
     parameters = section(config, "rope_parameters") or section(config, "rope_scaling")
     if layer_type in parameters:
         parameters = section(parameters, layer_type)
-    kind = parameters.get("rope_type", parameters.get("type", "default"))
+    kind = named(parameters, "rope_type", named(parameters, "type", "default"))
     if kind not in _SCALINGS:
         raise ShapeError(f"rope type {kind!r} is not supported; supported: {', '.join(_SCALINGS)}")
     theta = number(parameters, "rope_theta", number(config, "rope_theta", 10000.0))
     return Rope(
         theta=theta,
-        scaling=kind,
+        scaling=kind,  # type: ignore[arg-type]
         factor=number(parameters, "factor", 1.0),
         low_freq_factor=number(parameters, "low_freq_factor", 1.0),
         high_freq_factor=number(parameters, "high_freq_factor", 4.0),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.arithmetic.hf_keys import Config, count, positive
+from headway.arithmetic.hf_keys import Config, count, entries, named, positive
 from headway.arithmetic.layers import Activation, Experts, FeedForward, ShapeError
 
 _ACTIVATIONS: dict[str, Activation] = {
@@ -64,7 +64,7 @@ def _activation(config: Config, family: str) -> Activation:
         return "swiglu_oai"
     for key in ("hidden_activation", "hidden_act", "mlp_hidden_act"):
         if config.get(key) is not None:
-            name = config[key]
+            name = named(config, key, "")
             if name not in _ACTIVATIONS:
                 raise ShapeError(f"{key} {name!r} is not supported; supported: {', '.join(_ACTIVATIONS)}")
             return _ACTIVATIONS[name]
@@ -79,7 +79,7 @@ def _dense(config: Config, family: str, index: int) -> bool:
     if family == "llama4_text":
         return (index + 1) % (count(config, "interleave_moe_layer_step") or 1) != 0
     if family.startswith("qwen"):
-        only_dense = index in (config.get("mlp_only_layers") or [])
+        only_dense = index in entries(config, "mlp_only_layers")
         return only_dense or (index + 1) % (count(config, "decoder_sparse_step") or 1) != 0
     every = config.get("moe_layer_freq", 1)
     if isinstance(every, list):

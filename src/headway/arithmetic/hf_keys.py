@@ -8,14 +8,18 @@ from typing import Any
 from headway.arithmetic.layers import ShapeError
 
 Config = Mapping[str, Any]
+MAX_COUNT = 1_000_000_000
+MAX_NUMBER = 1e15
 
 
 def positive(config: Config, *keys: str) -> int:
-    """The first of these keys that is present. Raises ShapeError unless it is a positive integer."""
+    """The first of these keys that is present. Raises ShapeError unless it is a positive integer up to MAX_COUNT."""
     key = next((k for k in keys if config.get(k) is not None), " or ".join(keys))
     value = config.get(key)
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ShapeError(f"{key} must be a positive integer, not {value!r}")
+    if value > MAX_COUNT:
+        raise ShapeError(f"{key} must be at most {MAX_COUNT}")
     return value
 
 
@@ -29,8 +33,8 @@ def number(config: Config, key: str, default: float) -> float:
     value = config.get(key)
     if value is None:
         return default
-    if not isinstance(value, int | float) or isinstance(value, bool) or not value >= 0:
-        raise ShapeError(f"{key} must be a number that is not negative, not {value!r}")
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= MAX_NUMBER:
+        raise ShapeError(f"{key} must be a number from 0 to {MAX_NUMBER:g}, not {value!r}")
     return float(value)
 
 
@@ -41,4 +45,23 @@ def section(config: Config, key: str) -> Config:
         return {}
     if not isinstance(value, Mapping):
         raise ShapeError(f"{key} must be an object, not {value!r}")
+    return value
+
+
+def entries(config: Config, key: str) -> list[Any]:
+    """A list; empty when absent."""
+    value = config.get(key)
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise ShapeError(f"{key} must be a list, not {value!r}")
+    return value
+
+
+def named(config: Config, key: str, default: str) -> str:
+    value = config.get(key)
+    if value is None:
+        return default
+    if not isinstance(value, str):
+        raise ShapeError(f"{key} must be a string, not {value!r}")
     return value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headway.arithmetic.hf_keys import Config, count, positive, section
+from headway.arithmetic.hf_keys import Config, count, entries, positive, section
 from headway.arithmetic.layers import ShapeError
 
 FULL, WINDOW, CHUNKED, LINEAR = "full_attention", "sliding_attention", "chunked_attention", "linear_attention"
@@ -48,7 +48,7 @@ def _derived(config: Config, family: str, total: int) -> list[str]:
         interval = count(config, "full_attention_interval") or 4
         return [LINEAR if (i + 1) % interval else FULL for i in every]
     if family == "kimi_linear":
-        full = section(config, "linear_attn_config").get("full_attn_layers") or []
+        full = entries(section(config, "linear_attn_config"), "full_attn_layers")
         return [FULL if i + 1 in full else LINEAR for i in every]
     if family in ("minimax_m1", "minimax_text_01"):
         return [FULL if kind == 1 else LINEAR for kind in _list("attn_type_list", config.get("attn_type_list"), total)]
@@ -59,21 +59,21 @@ def _derived(config: Config, family: str, total: int) -> list[str]:
 
 def _windowed(config: Config, family: str, index: int) -> str:
     if family.startswith("qwen"):
-        windowed = bool(config.get("use_sliding_window")) and index >= (config.get("max_window_layers") or 0)
+        windowed = bool(config.get("use_sliding_window")) and index >= count(config, "max_window_layers")
     else:
         windowed = family in ("mistral", "mixtral")
     return WINDOW if windowed and config.get("sliding_window") else FULL
 
 
 def _compressed(ratio: Any) -> str:
-    if ratio not in _COMPRESS_RATIOS:
+    if not isinstance(ratio, int) or ratio not in _COMPRESS_RATIOS:
         raise ShapeError(f"compress_ratios must hold 0, 4 or 128, not {ratio!r}")
     return _COMPRESS_RATIOS[ratio]
 
 
 def _blocks(config: Config) -> list[str]:
-    named = config.get("layers_block_type")
-    if named is None:
+    named = entries(config, "layers_block_type")
+    if not named:
         pattern = config.get("hybrid_override_pattern")
         if not isinstance(pattern, str) or not pattern:
             raise ShapeError(f"hybrid_override_pattern must be a string of M, E, * and -, not {pattern!r}")

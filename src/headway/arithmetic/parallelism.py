@@ -123,4 +123,4 @@ def _fullest_stage(model: ModelShape, parallelism: Parallelism) -> float:
 
 
 def _divisors(n: int) -> str:
-    return ", ".join(str(d) for d in range(1, n + 1) if n % d == 0)
+    return ", ".join(str(d) for d in range(1, min(n, 1024) + 1) if n % d == 0)

@@ -20,7 +20,7 @@ from headway.catalog.figure import CatalogError, Figure
 from headway.catalog.price import Price, read_prices
 from headway.catalog.published import Published, read_published
 from headway.catalog.system import System, system
-from headway.catalog.table import Item, Schema, read_items
+from headway.catalog.table import Item, Schema, read_bounded, read_items
 
 MAX_CONFIG_BYTES = 4_000_000
 Thing = TypeVar("Thing")
@@ -61,11 +61,8 @@ class Catalog:
 
 def read_config(file: Traversable) -> dict[str, Any]:
     """Raises CatalogError unless it is a JSON object of reasonable size."""
-    raw = file.read_bytes()
-    if len(raw) > MAX_CONFIG_BYTES:
-        raise CatalogError(f"{file}: larger than {MAX_CONFIG_BYTES} bytes")
     try:
-        config = json.loads(raw)
+        config = json.loads(read_bounded(file, MAX_CONFIG_BYTES))
     except (ValueError, RecursionError) as error:
         raise CatalogError(f"{file}: not JSON: {error}") from None
     if not isinstance(config, dict):

@@ -18,11 +18,21 @@ Schema = Mapping[str, Quantity | None]
 Item = dict[str, Figure | str]
 
 
+def read_bounded(file: Traversable, most_bytes: int) -> bytes:
+    """Raises CatalogError for a file that cannot be read or is larger."""
+    try:
+        with file.open("rb") as stream:
+            content: bytes = stream.read(most_bytes + 1)
+    except OSError as error:
+        raise CatalogError(f"{file}: {error.strerror}") from None
+    if len(content) > most_bytes:
+        raise CatalogError(f"{file}: larger than {most_bytes} bytes")
+    return content
+
+
 def read_rows(file: Traversable, columns: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
     """(where, row) for each row. Raises CatalogError for a wrong header, too few or too many cells, or no CSV."""
-    text = file.read_bytes()
-    if len(text) > MAX_FILE_BYTES:
-        raise CatalogError(f"{file}: larger than {MAX_FILE_BYTES} bytes")
+    text = read_bounded(file, MAX_FILE_BYTES)
     try:
         reader = csv.reader(text.decode("utf-8-sig").splitlines(), strict=True)
         header = next(reader, [])
