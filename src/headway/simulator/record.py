@@ -1,0 +1,90 @@
+"""What became of one call: the row of the per-request table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headway.scheduler.receipt import Receipt
+from headway.workload.call import Call
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Times in nanoseconds from the start of the run."""
+
+    call: Call
+    replica: int
+    arrival_ns: int
+    end_ns: int
+    reason: str
+    """`stop`: it got its whole answer; `length`: it was cut at the token limit; or why it was refused."""
+    receipt: Receipt
+
+    @property
+    def ok(self) -> bool:
+        return self.reason == "stop"
+
+    @property
+    def refused(self) -> bool:
+        return self.reason not in ("stop", "length")
+
+    @property
+    def e2e_ns(self) -> int:
+        return self.end_ns - self.arrival_ns
+
+
+COLUMNS = (
+    "id",
+    "session",
+    "turn",
+    "replica",
+    "reason",
+    "arrival_s",
+    "queue_s",
+    "prefill_s",
+    "decode_s",
+    "ttft_s",
+    "tpot_s",
+    "e2e_s",
+    "input_tokens",
+    "output_tokens",
+    "reused_tokens",
+    "computed_tokens",
+    "steps",
+    "preemptions",
+    "device_share_ns",
+    "host_share_ns",
+    "energy_j",
+    "cost_usd",
+)
+Cell = str | int | float | None
+
+
+def row(record: Record, power_w: float | None, usd_per_s: float | None) -> tuple[Cell, ...]:
+    """In the order of COLUMNS. Energy and money go by time; None where the chip publishes none."""
+    r, call = record.receipt, record.call
+    share_s = (r.device_share_ns + r.host_share_ns) / 1e9
+    return (
+        call.id,
+        call.session,
+        call.turn,
+        record.replica,
+        record.reason,
+        record.arrival_ns / 1e9,
+        r.queue_ns / 1e9,
+        r.prefill_ns / 1e9,
+        r.decode_ns / 1e9,
+        r.ttft_ns / 1e9,
+        r.tpot_ns / 1e9,
+        record.e2e_ns / 1e9,
+        call.num_input_tokens,
+        r.tokens_generated,
+        r.tokens_reused,
+        r.tokens_computed,
+        r.steps,
+        r.preemptions,
+        r.device_share_ns,
+        r.host_share_ns,
+        None if power_w is None else share_s * power_w,
+        None if usd_per_s is None else share_s * usd_per_s,
+    )

@@ -1,0 +1,94 @@
+"""One replica: the scheduler that serves, its executor, and the step loop between them, on the virtual clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from headway.scheduler.contract import StepPlan, WakeAt
+from headway.scheduler.refusal import Refusal
+from headway.scheduler.scheduler import Scheduler
+from headway.simulator.executor import ModelledExecutor
+from headway.simulator.step_time import StepTime
+from headway.simulator.world import World
+
+if TYPE_CHECKING:
+    from headway.scheduler.config import SchedulerConfig
+    from headway.scheduler.request import Request
+    from headway.scheduler.sequence import Finished
+
+ARRIVAL = 1 << 20
+"""Priority of arrivals: at equal times after all steps that end (their priority is the replica's number)."""
+START = 1 << 21
+"""Of an idle replica's first step: after all arrivals of that moment."""
+
+OnEnd = Callable[["Finished"], None]
+
+
+class Replica:
+    """Plan, execute, commit, as the engine's step loop does. One plan is in flight at a time."""
+
+    def __init__(
+        self, index: int, world: World, config: SchedulerConfig, step_time: StepTime, on_end: OnEnd, jumps: bool = True
+    ) -> None:
+        self.index = index
+        self.config = config
+        self.chips = step_time.chips
+        self.scheduler = Scheduler(config)
+        self.executor = ModelledExecutor(world, step_time, config.max_running, jumps)
+        self._world = world
+        self._on_end = on_end
+        self._busy = False
+        self._starting = False
+        self._submission = 0
+        """Counts plans and cuts: an event that was scheduled for an earlier one is void."""
+
+    def add(self, request: Request, num_output_tokens: int) -> None:
+        """Raises Refusal. The length is for the executor alone."""
+        self.executor.expect(request.id, num_output_tokens)
+        try:
+            self.scheduler.add(request, self._world.now_ns)
+        except Refusal:
+            self.executor.forget(request.id)
+            raise
+        if not self._busy:
+            self._wake()
+        elif self.executor.cut():
+            self._await()
+
+    def _wake(self) -> None:
+        if not self._starting:
+            self._starting = True
+            self._world.at(self._world.now_ns, START, self._start)
+
+    def _start(self) -> None:
+        self._starting = False
+        if not self._busy:
+            self._step()
+
+    def _step(self) -> None:
+        plan = self.scheduler.plan(self._world.now_ns)
+        if isinstance(plan, StepPlan):
+            self._busy = True
+            self.executor.submit(plan)
+            self._await()
+        elif isinstance(plan, WakeAt):
+            self._world.at(max(plan.time_ns, self._world.now_ns + 1), START, self._start)
+        self._hand_over()
+
+    def _await(self) -> None:
+        self._submission += 1
+        self._world.at(self.executor.done_ns, self.index, self._done, self._submission)
+
+    def _done(self, submission: int) -> None:
+        if submission != self._submission:
+            return
+        self._busy = False
+        self.scheduler.commit(self.executor.collect(), self._world.now_ns)
+        self._hand_over()
+        self._step()
+
+    def _hand_over(self) -> None:
+        for finished in self.scheduler.take_ended():
+            self.executor.forget(finished.id)
+            self._on_end(finished)

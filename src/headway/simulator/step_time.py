@@ -1,0 +1,126 @@
+"""How long a step takes: the cost model of a model on a system, tabulated so that a step costs microseconds.
+
+Operations that depend on the number of new tokens alone become one table; the few others (attention, logits, state)
+keep a coefficient for each thing that they depend on. All of it is asked of the cost model itself, never written anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from headway.arithmetic.attends import spans
+from headway.arithmetic.step_shape import StepShape
+from headway.arithmetic.work import StepWork, step_work
+from headway.roofline import StepCost, calibrated_cost, floor_cost
+from headway.simulator.step_probes import Probes, VaryingOp, empty_shape
+
+if TYPE_CHECKING:
+    from headway.arithmetic.formats import Precision
+    from headway.arithmetic.parallelism import Parallelism
+    from headway.arithmetic.shape import ModelShape
+    from headway.catalog import System
+    from headway.roofline import Coefficients
+
+Ints = npt.NDArray[np.int64]
+Sums = Sequence[Any]
+"""By span; an integer each for one step, an array [k] for k steps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Of k steps in a row, [k] each: on the device, beside it, and the index (into BOUNDS) of what bound it."""
+
+    device_ns: Ints
+    host_ns: Ints
+    bound: Ints
+
+
+class StepTime:
+    """For steps of at most `max_step_tokens` tokens. `coefficients` None: the floor, which has no host time of its own.
+
+    Raises what `step_work` raises, and ValueError for a cut that deals out sequences, contexts or layers.
+    """
+
+    def __init__(
+        self,
+        model: ModelShape,
+        precision: Precision,
+        cut: Parallelism,
+        system: System,
+        max_step_tokens: int,
+        coefficients: Coefficients | None = None,
+        host_gap_s: float = 0.0,
+    ) -> None:
+        if cut.data > 1 or cut.context > 1 or cut.pipeline > 1:
+            raise ValueError("a replica is cut by tensor and expert parallelism only; use more replicas instead")
+        self.spans = spans(model)
+        self.chips = cut.chips
+        self.max_step_tokens = max_step_tokens
+        self._model, self._precision, self._cut, self._system = model, precision, cut, system
+        self._overlaps = coefficients is None
+        self._host_gap_s = host_gap_s + (coefficients.host_s if coefficients else 0.0)
+        self._host_sequence_s = coefficients.host_sequence_s if coefficients else 0.0
+        self._device = replace(coefficients, host_s=0.0, host_sequence_s=0.0) if coefficients else None
+        self._tabulate()
+
+    def _tabulate(self) -> None:
+        every = empty_shape(self.spans, np.arange(self.max_step_tokens + 1))
+        work = self._work(every)
+        probes = Probes(self._work, self.spans)
+        fixed = tuple(op for i, op in enumerate(work.ops) if i not in probes.varying)
+        cost = self._price(replace(work, ops=fixed), every)
+        parts = (cost.compute_s, cost.memory_s, cost.network_s, cost.host_s, cost.step_s)
+        compute_s, memory_s, network_s, launch_s, step_s = (np.broadcast_to(x, every.tokens.shape) for x in parts)
+        self._compute_s, self._memory_s, self._network_s = compute_s.tolist(), memory_s.tolist(), network_s.tolist()
+        self._busy_s = (step_s - network_s - launch_s).tolist()
+        self._launch_s = float(launch_s[-1])
+        alone = replace(work, transfers=())
+        self._varying: list[VaryingOp] = [
+            probes.op(i, lambda op: self._price(replace(alone, ops=(op,)), every), len(step_s))
+            for i in sorted(probes.varying)
+        ]
+
+    def _work(self, shape: StepShape) -> StepWork:
+        return step_work(self._model, shape, self._precision, self._cut, domain=self._system.scaleup_chips)
+
+    def _price(self, work: StepWork, shape: StepShape) -> StepCost:
+        if self._device is None:
+            return floor_cost(work, self._system, self.chips)
+        return calibrated_cost(work, shape, self._system, self._device, self._cut)
+
+    def timing(self, tokens: int, sequences: int, sampled: int, pairs: Sums, reads: Sums, writes: Sums) -> Timing:
+        """Of one step, or of as many as the sums have entries."""
+        several = bool(pairs) and isinstance(pairs[0], np.ndarray)
+        larger, smaller = (np.maximum, np.minimum) if several else (max, min)
+        compute_s, memory_s = self._compute_s[tokens], self._memory_s[tokens]
+        busy_s, network_s = self._busy_s[tokens], self._network_s[tokens]
+        for op in self._varying:
+            op_compute_s = op.flops(tokens, sampled, pairs, reads, larger, smaller) * op.flop_s[tokens]
+            op_memory_s = op.moved_bytes(tokens, sequences, sampled, reads, writes) * op.byte_s
+            compute_s, memory_s = compute_s + op_compute_s, memory_s + op_memory_s
+            busy_s = busy_s + (np.maximum if several else max)(op_compute_s, op_memory_s)
+        gap_s = self._host_gap_s + self._host_sequence_s * sequences
+        if self._overlaps:
+            device_s = larger(larger(compute_s, memory_s), network_s)
+        else:
+            device_s = busy_s + network_s + self._launch_s
+        bounds = (compute_s, memory_s, network_s, self._launch_s + gap_s)
+        return (_several if several else _one)(device_s, round(gap_s * 1e9), bounds)
+
+
+def _one(device_s: float, gap_ns: int, bounds: tuple[float, ...]) -> Timing:
+    """Rounded to the nanosecond, at least 1: time must pass."""
+    longest = bounds.index(max(bounds))
+    columns = (max(1, round(device_s * 1e9)), gap_ns, longest)
+    return Timing(*(np.array([value], np.int64) for value in columns))
+
+
+def _several(device_s: Any, gap_ns: int, bounds: tuple[Any, ...]) -> Timing:
+    parts = np.stack(np.broadcast_arrays(*bounds))
+    device_ns = np.maximum(1, np.rint(np.broadcast_to(device_s, parts.shape[1:]) * 1e9).astype(np.int64))
+    return Timing(device_ns, np.full(len(device_ns), gap_ns, np.int64), np.argmax(parts, axis=0))
