@@ -1,0 +1,1 @@
+"""The judge: a load generator for any OpenAI-compatible endpoint that doesn't flatter anyone, itself included."""
