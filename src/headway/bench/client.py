@@ -163,7 +163,7 @@ class _Watch:
         self._exchange = exchange
         self._deadlines = deadlines
         self._sent_s = exchange.loop.time()
-        self._timer = exchange.loop.call_at(self._next()[0], self._look)
+        self._timer = exchange.loop.call_at(self._look_again_s(), self._look)
 
     def stop(self) -> None:
         self._timer.cancel()
@@ -182,7 +182,11 @@ class _Watch:
         if self._exchange.loop.time() >= deadline_s:
             self._exchange.expire(why)
         else:
-            self._timer = self._exchange.loop.call_at(deadline_s, self._look)
+            self._timer = self._exchange.loop.call_at(self._look_again_s(), self._look)
+
+    def _look_again_s(self) -> float:
+        """The first text brings the deadline nearer: no farther ahead than a silence may last."""
+        return min(self._next()[0], self._exchange.loop.time() + self._deadlines.silence_s)
 
 
 @dataclass(slots=True)
