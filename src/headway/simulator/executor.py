@@ -176,7 +176,7 @@ def _sums(span: Span, starts: Ints, counts: Ints, steps: int) -> tuple[Any, Any,
     return span.pairs(moved, ones).sum(0), span.reads(moved, ones).sum(0), span.writes(moved, ones).sum(0)
 
 
-def bound_names(bound_ns: Sequence[int]) -> dict[str, float]:
+def bound_shares(bound_ns: Sequence[int]) -> dict[str, float]:
     """Share of the busy time under each bound."""
     total = sum(bound_ns)
     return {name: ns / total if total else 0.0 for name, ns in zip(BOUNDS, bound_ns, strict=True)}

@@ -24,9 +24,10 @@ def cache_group_blocks(
     block_size: int,
     max_running: int,
     usable: float = USABLE,
+    num_blocks: int | None = None,
 ) -> tuple[CacheGroup, ...]:
     """Windows and states get what `max_running` sequences need, but at most half of the room if there are growing
-    layers; those get the rest. Raises ShapeError if the weights leave no room for a block.
+    layers; those get the rest, or `num_blocks`. Raises ShapeError if the weights leave no room for a block.
     """
     weights_bytes = weight_bytes_per_chip(model, precision, cut)
     room_bytes = chip.hbm_bytes * usable - weights_bytes
@@ -35,6 +36,8 @@ def cache_group_blocks(
         grouped[_group_of(term)].append(term)
     block_bytes = {key: sum(_block_bytes(t, cut, block_size) for t in terms) for key, terms in grouped.items()}
     blocks = _share_out(room_bytes, block_bytes, block_size, max_running)
+    if num_blocks is not None and ("full", 0) in blocks:
+        blocks["full", 0] = num_blocks
     if not blocks or min(blocks.values()) < 1:
         raise ShapeError(
             f"weights take {weights_bytes / 1e9:.4g} GB a chip of the {chip.hbm_bytes * usable / 1e9:.4g} GB usable on "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 class WorkloadError(ValueError):
@@ -50,13 +50,13 @@ class Workload:
     """Closed loop: so many sessions are in progress; a session starts its first call's `gap_s` after another has ended.
     None: sessions start at `arrival_s`."""
     num_calls: int | None = None
-    """Where known beforehand, for a progress bar."""
+    """For a progress bar: how many there are, or at most, where that is known beforehand."""
 
     def head(self, num_calls: int) -> Workload:
         """The first sessions, as many as it takes to have at least `num_calls` calls."""
         if num_calls < 1:
             raise WorkloadError(f"the number of calls must be at least 1, not {num_calls}")
-        known = None if self.num_calls is None else min(num_calls, self.num_calls)
+        known = num_calls if self.num_calls is None else min(num_calls, self.num_calls)
         sessions = _head(self.sessions, num_calls)
         return Workload(self.name, sessions, self.hash_block_size, self.concurrency, known)
 
@@ -89,3 +89,14 @@ def in_order(sessions: Iterable[Session], where: Callable[[int], str]) -> Iterat
 def start_s(session: Session) -> float:
     """When the session's first call arrives."""
     return session[0].arrival_s or 0.0
+
+
+def faster(workload: Workload, factor: float) -> Workload:
+    """The same calls, arriving `factor` times as fast; gaps inside of sessions stay. Raises WorkloadError."""
+    if not 0 < factor < float("inf"):
+        raise WorkloadError(f"the speed of arrivals must be positive, not {factor}")
+    return replace(workload, sessions=(_faster(session, factor) for session in workload.sessions))
+
+
+def _faster(session: Session, factor: float) -> Session:
+    return [call if call.arrival_s is None else replace(call, arrival_s=call.arrival_s / factor) for call in session]

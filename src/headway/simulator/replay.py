@@ -1,0 +1,33 @@
+"""A step log fed to a fresh scheduler: the same decisions, or the line where they differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from headway.scheduler import step_log
+from headway.workload.lines import read_lines
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    steps: int
+    requests: int
+
+
+def replay(path: Path) -> Replayed:
+    """Raises StepLogError at the first line that is no record or whose decision differs, WorkloadError for no file.
+
+    Every plan is compared by its digest, which covers every decision in it, and every receipt in full.
+    """
+    requests = 0
+
+    def lines() -> Iterator[bytes]:
+        nonlocal requests
+        for _, line in read_lines(path):
+            requests += line.startswith(b'{"event":"ended"')
+            yield line
+
+    _, steps = step_log.replay(lines())
+    return Replayed(steps, requests)

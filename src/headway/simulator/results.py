@@ -1,0 +1,208 @@
+"""Records and counters of a run, boiled down: quantiles, goodput, throughput, hit rate, bounds, joules, dollars."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from headway.simulator.executor import ModelledExecutor, bound_shares
+from headway.simulator.record import Record
+from headway.simulator.token_gaps import TokenGaps
+
+
+@dataclass(frozen=True, slots=True)
+class Slo:
+    """What a good request keeps: it gets its whole answer, and each of these that is set."""
+
+    ttft_s: float | None = None
+    tpot_s: float | None = None
+    e2e_s: float | None = None
+
+    def keeps(self, record: Record) -> bool:
+        r = record.receipt
+        return record.ok and all(
+            most is None or value_ns <= most * 1e9
+            for most, value_ns in ((self.ttft_s, r.ttft_ns), (self.tpot_s, r.tpot_ns), (self.e2e_s, record.e2e_ns))
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Quantiles:
+    """Nearest rank. None where there is nothing to measure."""
+
+    mean: float | None
+    p50: float | None
+    p90: float | None
+    p99: float | None
+    max: float | None
+
+
+def quantiles(values: Iterable[float], scale: float = 1.0) -> Quantiles:
+    ordered = sorted(values)
+    if not ordered:
+        return Quantiles(None, None, None, None, None)
+    rank = [ordered[max(0, math.ceil(q * len(ordered)) - 1)] * scale for q in (0.5, 0.9, 0.99, 1.0)]
+    return Quantiles(math.fsum(ordered) / len(ordered) * scale, *rank)
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """Of one chip. None: not published."""
+
+    power_w: float | None
+    usd_per_hour: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Seconds, tokens, joules, dollars. Refused calls count nowhere but in `refused`."""
+
+    calls: int
+    finished: int
+    cut_at_limit: int
+    refused: dict[str, int]
+    interrupted: bool
+    duration_s: float
+    """From the first arrival to the last end."""
+    input_tokens: int
+    output_tokens: int
+    reused_tokens: int
+    hit_rate: float
+    """Share of prompt tokens whose KV was found in the cache."""
+    preemptions: int
+    queue_s: Quantiles
+    ttft_s: Quantiles
+    tpot_s: Quantiles
+    """Of requests with two tokens or more."""
+    itl_s: Quantiles
+    """Of each gap between two tokens; to 1/64."""
+    e2e_s: Quantiles
+    interactivity_tokens_per_s: float | None
+    """Of the median request: 1 / TPOT."""
+    requests_per_s: float
+    output_tokens_per_s: float
+    output_tokens_per_s_per_chip: float
+    goodput_share: float
+    """Of all calls, refused ones included."""
+    goodput_requests_per_s: float
+    goodput_tokens_per_s: float
+    steps: int
+    busy_share: float
+    """Of the replicas' time between first arrival and last end."""
+    bound_share: dict[str, float]
+    """Of the busy time."""
+    busy_s: float
+    """Device and host time of all steps, summed over replicas."""
+    charged_s: float
+    """The same, summed over receipts: equal when nothing is left in progress."""
+    energy_j: float | None
+    """Of busy steps, every chip at its power limit."""
+    energy_j_per_output_token: float | None
+    cost_usd: float | None
+    """Of all chips for the whole duration."""
+    charged_usd: float | None
+    """The part that receipts carry; the rest is idle time."""
+    usd_per_mtok_output: float | None
+
+
+@dataclass(slots=True)
+class Results:
+    """Takes records one by one and keeps only what quantiles need: 40 bytes a record."""
+
+    slo: Slo = field(default_factory=Slo)
+    _queue_ns: array[int] = field(default_factory=lambda: array("q"))
+    _ttft_ns: array[int] = field(default_factory=lambda: array("q"))
+    _tpot_ns: array[float] = field(default_factory=lambda: array("d"))
+    _e2e_ns: array[int] = field(default_factory=lambda: array("q"))
+    _reasons: Counter[str] = field(default_factory=Counter)
+    _totals: Counter[str] = field(default_factory=Counter)
+    _first_ns: int | None = None
+    _last_ns: int = 0
+
+    @property
+    def num_records(self) -> int:
+        return self._reasons.total()
+
+    def add(self, record: Record) -> None:
+        self._reasons[record.reason] += 1
+        self._first_ns = record.arrival_ns if self._first_ns is None else min(self._first_ns, record.arrival_ns)
+        self._last_ns = max(self._last_ns, record.end_ns)
+        if record.refused:
+            return
+        r, total = record.receipt, self._totals
+        self._queue_ns.append(r.queue_ns)
+        self._ttft_ns.append(r.ttft_ns)
+        self._e2e_ns.append(record.e2e_ns)
+        if r.tokens_generated > 1:
+            self._tpot_ns.append(r.tpot_ns)
+        total["input"] += record.call.num_input_tokens
+        total["output"] += r.tokens_generated
+        total["reused"] += r.tokens_reused
+        total["preemptions"] += r.preemptions
+        total["charged_ns"] += r.device_share_ns + r.host_share_ns
+        if self.slo.keeps(record):
+            total["good"] += 1
+            total["good_tokens"] += r.tokens_generated
+
+    def summary(
+        self, executors: Iterable[ModelledExecutor], chips_each: int, price: Price, interrupted: bool = False
+    ) -> Summary:
+        executors = list(executors)
+        total, ended = self._totals, len(self._e2e_ns)
+        duration_s = (self._last_ns - (self._first_ns or 0)) / 1e9
+        chips = chips_each * len(executors)
+        busy_s = sum(e.device_ns + e.host_ns for e in executors) / 1e9
+        tpot_s = quantiles(self._tpot_ns, 1e-9)
+        energy_j = None if price.power_w is None else busy_s * price.power_w * chips_each
+        usd_per_s = None if price.usd_per_hour is None else price.usd_per_hour * chips / 3600
+        cost_usd = None if usd_per_s is None else usd_per_s * duration_s
+        charged_s = total["charged_ns"] / 1e9
+        return Summary(
+            calls=self.num_records,
+            finished=self._reasons["stop"],
+            cut_at_limit=self._reasons["length"],
+            refused={reason: n for reason, n in sorted(self._reasons.items()) if reason not in ("stop", "length")},
+            interrupted=interrupted,
+            duration_s=duration_s,
+            input_tokens=total["input"],
+            output_tokens=total["output"],
+            reused_tokens=total["reused"],
+            hit_rate=_ratio(total["reused"], total["input"]),
+            preemptions=total["preemptions"],
+            queue_s=quantiles(self._queue_ns, 1e-9),
+            ttft_s=quantiles(self._ttft_ns, 1e-9),
+            tpot_s=tpot_s,
+            itl_s=_gap_quantiles(executors),
+            e2e_s=quantiles(self._e2e_ns, 1e-9),
+            interactivity_tokens_per_s=1 / tpot_s.p50 if tpot_s.p50 else None,
+            requests_per_s=_ratio(ended, duration_s),
+            output_tokens_per_s=_ratio(total["output"], duration_s),
+            output_tokens_per_s_per_chip=_ratio(total["output"], duration_s * chips),
+            goodput_share=_ratio(total["good"], self.num_records),
+            goodput_requests_per_s=_ratio(total["good"], duration_s),
+            goodput_tokens_per_s=_ratio(total["good_tokens"], duration_s),
+            steps=sum(e.num_steps for e in executors),
+            busy_share=_ratio(busy_s, duration_s * len(executors)),
+            bound_share=bound_shares([sum(column) for column in zip(*(e.bound_ns for e in executors), strict=True)]),
+            busy_s=busy_s,
+            charged_s=charged_s,
+            energy_j=energy_j,
+            energy_j_per_output_token=None if energy_j is None else _ratio(energy_j, total["output"]),
+            cost_usd=cost_usd,
+            charged_usd=None if usd_per_s is None else charged_s * usd_per_s / len(executors),
+            usd_per_mtok_output=None if cost_usd is None else _ratio(cost_usd * 1e6, total["output"]),
+        )
+
+
+def _gap_quantiles(executors: list[ModelledExecutor]) -> Quantiles:
+    gaps = TokenGaps()
+    for executor in executors:
+        gaps.merge(executor.gaps)
+    return Quantiles(gaps.mean_s(), *(gaps.quantile_s(q) for q in (0.5, 0.9, 0.99, 1.0)))
+
+
+def _ratio(part: float, whole: float) -> float:
+    return part / whole if whole else 0.0

@@ -1,0 +1,131 @@
+"""One simulation, from names and numbers to a summary."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from headway.arithmetic.formats import Precision
+from headway.arithmetic.parallelism import Parallelism
+from headway.roofline import coefficients
+from headway.scheduler.config import SchedulerConfig
+from headway.simulator.fleet import Fleet, FleetConfig
+from headway.simulator.kv_memory import USABLE, cache_group_blocks
+from headway.simulator.record import Record
+from headway.simulator.results import Price, Results, Slo, Summary
+from headway.simulator.router import make_router
+from headway.simulator.step_time import StepTime
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from headway.arithmetic.shape import ModelShape
+    from headway.catalog import Figure, System
+    from headway.scheduler.config import CacheGroup
+    from headway.workload.call import Workload
+
+Batching = Literal["continuous", "static"]
+Reservation = Literal["demand", "worst_case"]
+HOST_GAP_S = 0.0002
+"""Between the steps of the floor, which has no host of its own: what a lean engine's loop takes."""
+
+
+class Sink(Protocol):
+    def add(self, record: Record) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """Hardware and policy. `calibration`: figures of the catalog, or None for the floor."""
+
+    model: ModelShape
+    system: System
+    precision: Precision = field(default_factory=Precision)
+    cut: Parallelism = field(default_factory=Parallelism)
+    calibration: Mapping[str, Figure] | None = None
+    host_gap_s: float | None = None
+    """None: what the calibration says, or HOST_GAP_S."""
+    num_replicas: int = 1
+    router: str = "round-robin"
+    block_size: int = 16
+    num_blocks: int | None = None
+    """Of the growing cache group; None: what the chips have room for."""
+    usable_memory: float = USABLE
+    max_running: int = 256
+    max_step_tokens: int = 8192
+    max_context: int | None = None
+    max_queued_requests: int = 1_000_000
+    max_output_tokens: int | None = None
+    prefix_caching: bool = True
+    batching: Batching = "continuous"
+    reservation: Reservation = "demand"
+    jumps: bool = True
+
+    def scheduler_config(self) -> SchedulerConfig:
+        """Raises ShapeError if there is no room for the model, ConfigError for numbers that contradict each other."""
+        groups = self._groups()
+        context = self.max_context or self.model.max_context
+        growing = [group.num_blocks * self.block_size for group in groups if group.kind == "full"]
+        return SchedulerConfig(
+            groups=groups,
+            block_size=self.block_size,
+            max_running=self.max_running,
+            max_step_tokens=self.max_step_tokens,
+            max_context=min([context, *growing]),
+            max_queued_requests=self.max_queued_requests,
+            max_queued_tokens=1 << 62,
+            prefix_caching=self.prefix_caching,
+            token_ids=False,
+            batching=self.batching,
+            reservation=self.reservation,
+        )
+
+    def _groups(self) -> tuple[CacheGroup, ...]:
+        chip, size, rows = self.system.chip, self.block_size, self.max_running
+        return cache_group_blocks(
+            self.model, chip, self.precision, self.cut, size, rows, self.usable_memory, self.num_blocks
+        )
+
+    def step_time(self) -> StepTime:
+        """Raises CatalogError where the chip or its links publish too little."""
+        known = None if self.calibration is None else coefficients(self.calibration)
+        gap_s = self.host_gap_s
+        if gap_s is None:
+            gap_s = HOST_GAP_S if known is None else 0.0
+        return StepTime(self.model, self.precision, self.cut, self.system, self.max_step_tokens, known, gap_s)
+
+    @property
+    def price(self) -> Price:
+        chip = self.system.chip
+        return Price(chip.tdp_w, chip.rent_usd_per_hour or chip.tco_usd_per_hour)
+
+
+def simulate(
+    setup: Setup,
+    workload: Workload,
+    slo: Slo | None = None,
+    sink: Sink | None = None,
+    on_progress: Callable[[int], None] | None = None,
+) -> Summary:
+    """Runs the workload to its end; on KeyboardInterrupt the summary is of what had ended by then.
+
+    `on_progress` gets the number of calls recorded so far. Raises WorkloadError, ShapeError, ConfigError, CatalogError.
+    """
+    results = Results(slo or Slo())
+
+    def on_record(record: Record) -> None:
+        results.add(record)
+        if sink is not None:
+            sink.add(record)
+        if on_progress is not None:
+            on_progress(results.num_records)
+
+    config = FleetConfig(setup.num_replicas, setup.scheduler_config(), setup.max_output_tokens, setup.jumps)
+    fleet = Fleet(config, setup.step_time(), make_router(setup.router, setup.block_size), on_record)
+    interrupted = False
+    try:
+        fleet.run(workload)
+    except KeyboardInterrupt:
+        interrupted = True
+    return results.summary((r.executor for r in fleet.replicas), setup.cut.chips, setup.price, interrupted)
