@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headway.cli.quantities import Seconds
+from headway.cli.workload_options import WorkloadChoice, workload_options
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -18,12 +19,13 @@ if TYPE_CHECKING:
 
 COUNT = click.IntRange(1, 1_000_000_000)
 RATE = click.FloatRange(0, 1e9, min_open=True)
-KINDS = ("synthetic", "coding_agent", "tracelab")
 
 
 @click.command()
-@click.option("--trace", type=click.Path(path_type=Path), help="Azure, Mooncake, TraceLab, agent sessions, a step log.")
-@click.option("--workload", "kind", type=click.Choice(KINDS), help="Generated, in place of a trace.")
+@workload_options
+@click.option("--rate", type=RATE, help="Open loop: sessions a second.  [default: 1, or a trace's own times]")
+@click.option("--concurrency", type=COUNT, help="Closed loop: so many sessions at a time.")
+@click.option("--speed", type=RATE, default=1.0, show_default=True, help="Arrivals come so many times as fast.")
 @click.option("--model", default="llama-3.1-8b", show_default=True, help="A model of the catalog, or a config.json.")
 @click.option("--system", default="hgx-h100", show_default=True, help="Chips and links, by name.")
 @click.option("--replicas", type=click.IntRange(1, 4096), default=1, show_default=True)
@@ -35,23 +37,11 @@ KINDS = ("synthetic", "coding_agent", "tracelab")
 @click.option("--kv", default="bf16", show_default=True, help="Number format of the cache.")
 @click.option("--calibrated", metavar="ENGINE", help="Step times as fitted to this engine.  [default: the floor]")
 @click.option("--host-gap", type=click.FloatRange(0, 10), help="Seconds between steps.  [default: 0.0002 on the floor]")
-@click.option("--requests", type=COUNT, help="At most so many calls.  [default: all of a trace, or 1000]")
-@click.option("--speed", type=RATE, default=1.0, show_default=True, help="Arrivals come so many times as fast.")
-@click.option("--rate", type=RATE, default=1.0, show_default=True, help="Generated sessions a second.")
-@click.option("--arrivals", type=click.Choice(("poisson", "gamma", "constant")), default="poisson", show_default=True)
-@click.option("--cv", type=RATE, default=1.0, show_default=True, help="Burstiness of gamma arrivals.")
-@click.option("--concurrency", type=COUNT, help="Closed loop: so many sessions at a time, in place of a rate.")
-@click.option("--jitter", type=click.FloatRange(0, 1e6), default=0.1, show_default=True, help="Closed loop: pause, s.")
-@click.option("--input", "input_tokens", default="1024", show_default=True, help="512, 100-900, or median~deviation.")
-@click.option("--output", "output_tokens", default="128", show_default=True, help="The same for the answers.")
-@click.option("--prefixes", type=COUNT, default=1, show_default=True, help="Shared prefixes to choose from.")
-@click.option("--prefix-tokens", type=click.IntRange(0, 10**8), default=0, show_default=True, help="Length of each.")
-@click.option("--seed", type=click.IntRange(0, 2**63), default=0, show_default=True)
 @click.option("--block-size", type=COUNT, default=16, show_default=True, help="Tokens of a KV block.")
 @click.option("--num-blocks", type=COUNT, help="KV blocks of a replica.  [default: what the chips have room for]")
 @click.option("--max-running", type=click.IntRange(1, 65_536), default=256, show_default=True, help="Rows of a step.")
 @click.option("--chunk", type=click.IntRange(1, 1 << 20), default=8192, show_default=True, help="Tokens of a step.")
-@click.option("--max-context", type=COUNT, help="Tokens of a sequence.  [default: the model's]")
+@click.option("--context", type=COUNT, help="Most tokens of a sequence.  [default: the model's]")
 @click.option("--max-output", type=COUNT, help="Clients' limit of an answer.  [default: what the context leaves]")
 @click.option("--prefix-cache/--no-prefix-cache", default=True, show_default=True)
 @click.option("--batching", type=click.Choice(("continuous", "static")), default="continuous", show_default=True)
@@ -97,7 +87,7 @@ def _simulate(options: dict[str, Any]) -> None:
     from headway.cli.simulate_text import progress, show_summary
     from headway.simulator.simulation import simulate as run
 
-    setup = _setup(options)
+    setup, seed = _setup(options), options["seed"]
     workload = _workload(options, setup)
     table: AbstractContextManager[Sink | None]
     if options["out"] is None:
@@ -117,7 +107,7 @@ def _simulate(options: dict[str, Any]) -> None:
         "replicas": setup.num_replicas,
         "router": setup.router,
         "cost_model": f"calibrated to {options['calibrated']}" if options["calibrated"] else "floor",
-        "seed": options["seed"],
+        "seed": seed,
     }
     show_summary(described, summary, options["as_json"])
 
@@ -144,7 +134,7 @@ def _setup(options: dict[str, Any]) -> Setup:
         num_blocks=options["num_blocks"],
         max_running=options["max_running"],
         max_step_tokens=options["chunk"],
-        max_context=options["max_context"],
+        max_context=options["context"],
         max_output_tokens=options["max_output"],
         prefix_caching=options["prefix_cache"],
         batching=options["batching"],
@@ -153,49 +143,14 @@ def _setup(options: dict[str, Any]) -> Setup:
 
 
 def _workload(options: dict[str, Any], setup: Setup) -> Workload:
+    """Agents compact before the context of the replica is full, as their makers set them up."""
     from headway.workload.call import faster
-    from headway.workload.trace import open_trace
 
-    if (options["trace"] is None) == (options["kind"] is None):
-        raise click.UsageError("give either --trace FILE or --workload KIND (or --replay LOG)")
-    if options["trace"] is None:
-        workload = _generated(options, setup)
-    else:
-        workload = open_trace(options["trace"], options["seed"], options["rate"])
-        if options["requests"] is not None:
-            workload = workload.head(options["requests"])
+    choice = WorkloadChoice.taken(options)
+    if choice.options["agents"] and choice.options["max_context"] is None:
+        choice.options["max_context"] = setup.scheduler_config().max_context
+    workload = choice.make(options["concurrency"], options["rate"])
     return workload if options["speed"] == 1.0 else faster(workload, options["speed"])
-
-
-def _generated(options: dict[str, Any], setup: Setup) -> Workload:
-    """Agents compact before the context of the model is full, as their makers set them up."""
-    from headway.workload.agentic import Agentic
-    from headway.workload.lengths import parse_lengths
-    from headway.workload.synthetic import Synthetic
-
-    requests, seed = options["requests"] or 1000, options["seed"]
-    if options["kind"] != "synthetic":
-        agents = Agentic(
-            options["kind"],
-            num_sessions=requests,
-            rate_per_s=options["rate"],
-            arrivals=options["arrivals"],
-            concurrency=options["concurrency"],
-            max_context=setup.scheduler_config().max_context,
-        )
-        return agents.workload(seed).head(requests)
-    return Synthetic(
-        num_requests=requests,
-        input_tokens=parse_lengths(options["input_tokens"]),
-        output_tokens=parse_lengths(options["output_tokens"]),
-        rate_per_s=options["rate"],
-        arrivals=options["arrivals"],
-        cv=options["cv"],
-        concurrency=options["concurrency"],
-        jitter_s=options["jitter"],
-        prefixes=options["prefixes"],
-        prefix_tokens=options["prefix_tokens"],
-    ).workload(seed)
 
 
 def _slo(options: dict[str, Any]) -> Slo:

@@ -77,6 +77,7 @@ class Setup:
             max_queued_tokens=1 << 62,
             prefix_caching=self.prefix_caching,
             token_ids=False,
+            late_blocks=self.jumps,
             batching=self.batching,
             reservation=self.reservation,
         )
