@@ -1,0 +1,159 @@
+"""Generated workloads: reproducible, independent streams, the figures they are made to reproduce."""
+
+from __future__ import annotations
+
+from itertools import islice, pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.workload.agentic import PRESETS, Agentic
+from headway.workload.arrivals import arrivals
+from headway.workload.call import Call, Workload, WorkloadError, faster, merge
+from headway.workload.lengths import Fixed, LogNormal, Uniform, mixture, parse_lengths, whole
+from headway.workload.streams import Streams
+from headway.workload.synthetic import HASH_BLOCK_SIZE, Synthetic
+
+
+def test_streams_depend_on_seed_and_purpose_only() -> None:
+    streams = Streams(7)
+    first = streams.of("lengths").random(5).tolist()
+    streams.of("something new").random(1000)
+    assert streams.of("lengths").random(5).tolist() == first
+    assert streams.of("arrivals").random(5).tolist() != first
+    assert Streams(8).of("lengths").random(5).tolist() != first
+
+
+@pytest.mark.parametrize(("kind", "cv", "expected_cv"), [("poisson", 1, 1), ("gamma", 3, 3), ("constant", 1, 0)])
+def test_arrivals_have_the_rate_and_the_burstiness(kind: str, cv: float, expected_cv: float) -> None:
+    times = np.array(list(islice(arrivals(kind, 4.0, Streams(1).of("arrivals"), cv), 20_000)))
+    gaps = np.diff(times)
+    assert gaps.mean() == pytest.approx(1 / 4, rel=0.08)
+    assert gaps.std() / gaps.mean() == pytest.approx(expected_cv, abs=0.15)
+    assert (gaps >= 0).all()
+
+
+@pytest.mark.parametrize(("kind", "rate", "cv"), [("x", 1, 1), ("poisson", 0, 1), ("gamma", 1, 0), ("gamma", -1, 1)])
+def test_bad_arrivals(kind: str, rate: float, cv: float) -> None:
+    with pytest.raises(WorkloadError):
+        arrivals(kind, rate, Streams(1).of("arrivals"), cv)
+
+
+def test_lengths_as_text() -> None:
+    assert parse_lengths("512") == Fixed(512)
+    assert parse_lengths("100-900") == Uniform(100, 900)
+    assert parse_lengths("1000~0.8") == LogNormal(1000, 0.8)
+    for bad in ("", "x", "0", "-5", "900-100", "1e9", "nan", "1~2~3", "0.5"):
+        with pytest.raises(WorkloadError):
+            parse_lengths(bad)
+
+
+@given(st.integers(0, 1000), st.integers(1, 5000))
+def test_whole_lengths_are_in_bounds(seed: int, most: int) -> None:
+    drawn = whole(mixture((0.5, 300, 2.0), (0.5, 5, 1.0)), Streams(seed).of("x"), 50, most)
+    assert all(1 <= n <= most for n in drawn)
+
+
+def synthetic(**more: object) -> Synthetic:
+    return Synthetic(**({"num_requests": 50, "input_tokens": Uniform(10, 90), "output_tokens": Fixed(8)} | more))  # type: ignore[arg-type]
+
+
+def test_the_same_seed_gives_the_same_calls_and_another_seed_others() -> None:
+    one, again, other = (list(synthetic().workload(seed).sessions) for seed in (3, 3, 4))
+    assert one == again
+    assert one != other
+
+
+def test_lengths_stay_when_arrivals_change() -> None:
+    lengths = [
+        [s[0].num_input_tokens for s in synthetic(rate_per_s=rate, prefixes=n).workload(3).sessions]
+        for rate, n in ((1.0, 1), (9.0, 5))
+    ]
+    assert lengths[0] == lengths[1]
+
+
+def test_prefixes_are_shared_within_a_group_only() -> None:
+    calls = [s[0] for s in synthetic(prefixes=2, prefix_tokens=128).workload(1).sessions]
+    assert {c.hash_ids for c in calls} == {(0, 1), (2, 3)}
+    assert all(c.num_input_tokens >= 128 + 10 for c in calls)
+
+
+def test_closed_loop_clients_do_not_march_in_step() -> None:
+    workload = synthetic(concurrency=4, jitter_s=2.0).workload(1)
+    assert workload.concurrency == 4
+    starts = [s[0].arrival_s for s in islice(workload.sessions, 4)]
+    assert len(set(starts)) == 4
+
+
+@pytest.mark.parametrize("bad", [{"num_requests": 0}, {"prefixes": 0}, {"concurrency": 0}, {"jitter_s": -1}])
+def test_bad_settings_are_named(bad: dict[str, int]) -> None:
+    with pytest.raises(WorkloadError, match=next(iter(bad))):
+        synthetic(**bad).workload(1)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_agents_keep_the_rules_of_a_session(preset: str) -> None:
+    for session in Agentic(preset, 20, max_context=100_000).workload(5).sessions:
+        assert session[0].arrival_s is not None
+        assert all(call.arrival_s is None for call in session[1:])
+        assert all(call.num_input_tokens + call.num_output_tokens <= 100_000 for call in session)
+        assert all(0 <= b.turn - a.turn <= 1 for a, b in pairwise(session))
+        for a, b in pairwise(session):
+            grown = b.num_input_tokens >= a.num_input_tokens + a.num_output_tokens
+            prefix = a.hash_ids if grown else a.hash_ids[: 12_500 // HASH_BLOCK_SIZE]
+            assert b.hash_ids[: len(prefix)] == prefix[: len(b.hash_ids)], (
+                "a prefix grows, or is compacted to the shared"
+            )
+
+
+def figures(preset: str, sessions: int) -> dict[str, float]:
+    """Medians, and the share of prompt tokens that the previous call of the session had already."""
+    think, tool, turns, output = [], [], [], []
+    reused = total = 0
+    for session in Agentic(preset, sessions).workload(2).sessions:
+        turns.append(session[-1].turn + 1)
+        for a, b in pairwise(session[:200]):
+            (think if b.turn != a.turn else tool).append(b.gap_s)
+            output.append(b.num_output_tokens)
+            total += b.num_input_tokens
+            if b.num_input_tokens > a.num_input_tokens:
+                reused += a.num_input_tokens
+    medians = {"think": think, "tool": tool, "turns": turns, "output": output}
+    return {name: float(np.median(values)) for name, values in medians.items()} | {"reused": reused / total}
+
+
+@pytest.mark.parametrize(
+    ("preset", "expected"),
+    [
+        ("coding_agent", {"think": 111, "tool": 9, "turns": 3, "output": 216, "reused": 0.962}),
+        ("tracelab", {"think": 86, "tool": 0.285, "turns": 1, "output": 214, "reused": 0.957}),
+    ],
+)
+def test_agents_have_the_measured_statistics(preset: str, expected: dict[str, float]) -> None:
+    found = figures(preset, 150)
+    assert found["reused"] == pytest.approx(expected.pop("reused"), abs=0.035)
+    for name, value in expected.items():
+        assert value / 1.6 <= found[name] <= value * 1.6, name
+
+
+def test_tails_of_sessions_are_heavy() -> None:
+    lengths = sorted(len(s) for s in Agentic("coding_agent", 300).workload(2).sessions)
+    assert sum(lengths[-30:]) > 0.4 * sum(lengths), "a tenth of the sessions makes more than 40% of the calls"
+
+
+def at(*times_s: float) -> list[tuple[Call, ...]]:
+    return [(Call(f"{t}", 1, 1, arrival_s=t),) for t in times_s]
+
+
+def test_merge_head_and_faster() -> None:
+    merged = list(merge(at(0, 2, 4), at(1, 2, 9)))
+    assert [s[0].arrival_s for s in merged] == [0, 1, 2, 2, 4, 9]
+    workload = Workload("w", merged, num_calls=6)
+    assert [s[0].arrival_s for s in workload.head(2).sessions] == [0, 1]
+    assert [s[0].arrival_s for s in faster(workload, 2).sessions] == [0, 0.5, 1, 1, 2, 4.5]
+    with pytest.raises(WorkloadError):
+        workload.head(0)
+    with pytest.raises(WorkloadError):
+        faster(workload, 0)
