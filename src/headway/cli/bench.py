@@ -1,0 +1,71 @@
+"""`headway bench` and `headway report`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from headway.cli.quantities import Seconds
+from headway.cli.workload_options import workload_options
+
+_PATH = click.Path(path_type=Path)
+
+
+@click.command(context_settings={"show_default": True})
+@click.argument("url")
+@workload_options
+@click.option("--concurrency", metavar="N[,N…]", help="Closed loop: sessions in progress. Several: a sweep.")
+@click.option("--rate", metavar="R[,R…]", help="Open loop: sessions a second. Several: a sweep.")
+@click.option(
+    "--speed", type=click.FloatRange(0, 1e6, min_open=True), default=1.0, help="A trace so many times as fast."
+)
+@click.option("--think", type=click.FloatRange(0, 1e3), default=1.0, help="Gaps in sessions so many times as long.")
+@click.option("--duration-s", type=Seconds(), help="Nothing is sent after this.")
+@click.option("--slo", metavar="LIMITS", help="As ttft=2s,tpot=50ms,gap=200ms,e2e=30s. A sweep stops at it.")
+@click.option(
+    "--slo-share", type=click.FloatRange(0, 1, min_open=True), default=0.9, help="Requests that must keep the SLO."
+)
+@click.option("--warmup", type=click.IntRange(0, 10_000), default=4, help="Requests before each run, not counted.")
+@click.option("--api", type=click.Choice(["chat", "completions"]), help="[default: chat, or what URL ends in]")
+@click.option("--model", default="", metavar="NAME", help="[default: the server's only one]")
+@click.option("--tokenizer", metavar="PATH", help="tokenizer.json or its folder.  [default: the server's /tokenize]")
+@click.option("--no-tokenizer", is_flag=True, help="Take a word for a token, and the server's counts as they are.")
+@click.option("--ignore-eos/--no-ignore-eos", default=True, help="Ask for outputs of exactly the workload's lengths.")
+@click.option("--session-field", metavar="NAME", help="Field of the body that names the session.")
+@click.option("--extra", metavar="JSON", help="More fields of every body.")
+@click.option("--prompt-seed", type=click.IntRange(0), help="Of the texts.  [default: a new one, so no cache helps]")
+@click.option("--retries", type=click.IntRange(0, 100), default=0, help="After 429 and 503, as Retry-After says.")
+@click.option("--done/--no-done", default=True, help="Whether a stream must end in [DONE].")
+@click.option("--connect-timeout-s", type=Seconds(), default=10.0)
+@click.option("--first-text-timeout-s", type=Seconds(), default=600.0)
+@click.option("--silence-timeout-s", type=Seconds(), default=120.0)
+@click.option("--timeout-s", type=Seconds(), default=3600.0, help="For a whole answer.")
+@click.option("--max-lateness-s", type=Seconds(), default=0.025, help="Of the load generator, p99; beyond: no result.")
+@click.option("--label", metavar="NAME", help="What a report calls it.  [default: the model]")
+@click.option("--out", type=_PATH, help="Directory of the results.  [default: bench-DATE-TIME]")
+@click.option("--json", "as_json", is_flag=True, help="The results as JSON lines on stdout.")
+def bench(**options: Any) -> None:
+    """Measure the OpenAI-compatible server at URL.
+
+    The same requests as `headway simulate` makes of the same options. API key: HEADWAY_API_KEY or OPENAI_API_KEY.
+    Exit codes: 0, 1 for an error, 3 when a run is no result, 130 when interrupted.
+    """
+    from headway.cli.benching import run_bench
+
+    run_bench(**options)
+
+
+@click.command(context_settings={"show_default": True})
+@click.argument("runs", nargs=-1, required=True, type=_PATH)
+@click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Write one self-contained page.")
+@click.option("--title", default="Headway report")
+@click.option(
+    "--png", type=click.Path(file_okay=False, path_type=Path), help="Also write each chart as a picture here."
+)
+def report(runs: tuple[Path, ...], html: Path | None, title: str, png: Path | None) -> None:
+    """Compare RUNS: results of `headway bench`, directories of several, and of `headway simulate --json`."""
+    from headway.cli.reporting import show_report
+
+    show_report(runs, html, title, png)

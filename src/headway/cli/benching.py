@@ -1,0 +1,241 @@
+"""From options to measured runs."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import secrets
+import signal
+import sys
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from headway.bench.client import Client, ClientSettings
+from headway.bench.endpoint import Endpoint, EndpointError, endpoint
+from headway.bench.exchange import Deadlines
+from headway.bench.load import Pace
+from headway.bench.probe import only_model, overhead
+from headway.bench.prompts import whole_words
+from headway.bench.record import Record
+from headway.bench.results import ResultError, write_run
+from headway.bench.run import Bench, Run
+from headway.bench.slo import Slo, SloError, parse_slo
+from headway.bench.sweep import Point, sweep
+from headway.bench.tokens import LocalTokenizer, ServerTokenizer, Tokenizer, TokenizerError
+from headway.bench.words import WORDS
+from headway.cli.bench_progress import Progress
+from headway.cli.one_line import INTERRUPTED
+from headway.cli.workload_options import WorkloadChoice
+from headway.report.cases import case_of
+from headway.report.terminal import print_cases
+from headway.workload.call import WorkloadError
+
+_KEYS = ("HEADWAY_API_KEY", "OPENAI_API_KEY")
+MAX_POINTS = 100
+NO_RESULT = 3
+
+
+def run_bench(**options: Any) -> None:
+    """Exits with 3 when a run is no result. Raises ClickException for what a user can mend."""
+    try:
+        choice = WorkloadChoice.taken(options)
+        points = _points(options["concurrency"], options["rate"], choice)
+        slo = parse_slo(options["slo"], options["slo_share"]) if options["slo"] else None
+        target = _endpoint(options)
+        out = _empty_directory(options["out"])
+        runs, interrupted = asyncio.run(_measure(target, choice, points, slo, out, options))
+    except (EndpointError, SloError, TokenizerError, WorkloadError, ResultError) as error:
+        raise click.ClickException(str(error)) from None
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    _show(runs, out, options["as_json"])
+    if interrupted:
+        sys.exit(INTERRUPTED)
+    if any(run.objections for run in runs):
+        sys.exit(NO_RESULT)
+
+
+def _show(runs: list[Run], out: Path, as_json: bool) -> None:
+    if as_json:
+        for run in runs:
+            click.echo(msgspec.json.encode(run).decode())
+    else:
+        print_cases([case_of(run) for run in runs])
+    click.echo(f"Kept in {out}; `headway report {out} --html report.html` draws it.", err=True)
+
+
+async def _measure(
+    target: Endpoint, choice: WorkloadChoice, points: list[Point], slo: Slo | None, out: Path, options: dict[str, Any]
+) -> tuple[list[Run], bool]:
+    settings = ClientSettings(
+        Deadlines(
+            options["connect_timeout_s"],
+            options["first_text_timeout_s"],
+            options["silence_timeout_s"],
+            options["timeout_s"],
+        ),
+        options["retries"],
+        options["done"],
+    )
+    api_key = next((key for name in _KEYS if (key := os.environ.get(name))), None)
+    choice.make(points[0].concurrency, points[0].rate_per_s)  # a mistake in it shows before the server is troubled
+    stop = asyncio.Event()
+    client = Client(target, settings, api_key)
+    try:
+        card = await only_model(client)
+        client.endpoint = msgspec.structs.replace(client.endpoint, model=card["id"])
+        with Progress() as progress:
+            bench = await _bench(client, settings, slo, progress, options)
+            restore = _stop_on_interrupt(stop)
+            try:
+                return await _sweep(bench, choice, points, out, card, progress, stop, options), stop.is_set()
+            finally:
+                restore()
+    finally:
+        client.close()
+
+
+async def _bench(
+    client: Client, settings: ClientSettings, slo: Slo | None, progress: Progress, options: dict[str, Any]
+) -> Bench:
+    notes: list[str] = []
+    tokenizer = await _tokenizer(client, options, notes)
+    words = list(WORDS) if tokenizer is None else await whole_words(tokenizer)
+    seed = options["prompt_seed"] if options["prompt_seed"] is not None else secrets.randbits(48)
+    overhead_tokens, inexact = await overhead(client, words, seed)
+    return Bench(
+        client=client,
+        settings=settings,
+        words=words,
+        tokenizer=tokenizer,
+        overhead_tokens=overhead_tokens,
+        prompt_seed=seed,
+        pace=Pace(options["speed"], options["think"], options["duration_s"]),
+        slo=slo,
+        warmup_requests=options["warmup"],
+        max_lateness_s=options["max_lateness_s"],
+        on_record=progress.advance,
+        notes=notes + ([inexact] if inexact else []),
+    )
+
+
+async def _tokenizer(client: Client, options: dict[str, Any], notes: list[str]) -> Tokenizer | None:
+    if options["tokenizer"] and options["no_tokenizer"]:
+        raise TokenizerError("--tokenizer and --no-tokenizer contradict each other")
+    if options["tokenizer"]:
+        return LocalTokenizer(Path(options["tokenizer"]))
+    if not options["no_tokenizer"]:
+        tokenizer = ServerTokenizer(client)
+        try:
+            await tokenizer.count(["time"])
+        except TokenizerError as error:
+            notes.append(f"no tokenizer ({error}): a word is taken for a token, and the server's counts as they are")
+        else:
+            return tokenizer
+    else:
+        notes.append("no tokenizer: a word is taken for a token, and the server's counts as they are")
+    return None
+
+
+async def _sweep(
+    bench: Bench,
+    choice: WorkloadChoice,
+    points: list[Point],
+    out: Path,
+    card: dict[str, Any],
+    progress: Progress,
+    stop: asyncio.Event,
+    options: dict[str, Any],
+) -> list[Run]:
+    label = options["label"] or card["id"]
+    described = choice.described()
+
+    async def one(point: Point) -> tuple[Run, list[Record]]:
+        workload = choice.make(point.concurrency, point.rate_per_s)
+        progress.begin(point.name, workload.num_calls)
+        run, records = await bench.run(point.name, workload, described | point.described(), stop)
+        run.label = label
+        run.command = [Path(sys.argv[0]).name, *sys.argv[1:]]
+        run.server = {key: value for key, value in card.items() if isinstance(value, str | int | float)}
+        write_run(out if len(points) == 1 else out / point.name, run, records)
+        return run, records
+
+    return [run for run, _ in await sweep(points, one, bench.slo, stop)]
+
+
+def _points(concurrency: str | None, rate: str | None, choice: WorkloadChoice) -> list[Point]:
+    if concurrency and rate:
+        raise click.UsageError("--concurrency is a closed loop and --rate an open one: choose one")
+    if rate and choice.options["trace"]:
+        raise click.UsageError("--rate: a trace has times of its own; use --speed, or --concurrency")
+    if concurrency:
+        return [Point(concurrency=value) for value in _numbers("--concurrency", concurrency, int, 20_000)]
+    if rate:
+        return [Point(rate_per_s=value) for value in _numbers("--rate", rate, float, 1e6)]
+    return [Point() if choice.options["trace"] else Point(concurrency=1)]
+
+
+def _numbers(name: str, text: str, kind: Callable[[str], Any], most: float) -> list[Any]:
+    try:
+        values = [kind(part) for part in text.split(",")]
+    except ValueError:
+        raise click.UsageError(f"{name}: {text!r} must be a number, or several with commas between") from None
+    if not all(math.isfinite(value) and 0 < value <= most for value in values):
+        raise click.UsageError(f"{name}: each must be above 0 and at most {most:g}, not {text!r}")
+    if len(values) > MAX_POINTS or len(set(values)) < len(values):
+        raise click.UsageError(f"{name}: at most {MAX_POINTS} different numbers")
+    return values
+
+
+def _endpoint(options: dict[str, Any]) -> Endpoint:
+    extra: Any = {}
+    if options["extra"]:
+        try:
+            extra = msgspec.json.decode(options["extra"])
+        except msgspec.DecodeError as error:
+            raise EndpointError(f"--extra: {error}") from None
+        if not isinstance(extra, dict):
+            raise EndpointError("--extra: it must be a JSON object")
+    fields = {name: options[name] for name in ("model", "ignore_eos", "session_field")}
+    if options["api"]:
+        fields["api"] = options["api"]
+    return endpoint(options["url"], extra=extra, **fields)
+
+
+def _empty_directory(out: Path | None) -> Path:
+    """Raises ResultError when there is something that would be overwritten."""
+    out = out or Path(f"bench-{datetime.now():%Y%m%d-%H%M%S}")
+    try:
+        if out.exists() and (not out.is_dir() or any(out.iterdir())):
+            raise ResultError(f"--out {out}: it exists already and is not an empty directory")
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ResultError(f"--out {out}: {error.strerror}") from None
+    return out
+
+
+def _stop_on_interrupt(stop: asyncio.Event) -> Callable[[], None]:
+    """Ctrl-C gives up what is under way and keeps what is done; a second one ends at once."""
+    loop = asyncio.get_running_loop()
+
+    def interrupted() -> None:
+        if stop.is_set():
+            loop.remove_signal_handler(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+        stop.set()
+
+    try:
+        loop.add_signal_handler(signal.SIGINT, interrupted)
+    except (NotImplementedError, RuntimeError, ValueError):
+        return lambda: None
+
+    def restore() -> None:
+        loop.remove_signal_handler(signal.SIGINT)
+
+    return restore

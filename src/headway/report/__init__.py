@@ -1,0 +1,1 @@
+"""Charts and tables of runs, measured and simulated, on one page."""

@@ -1,0 +1,177 @@
+"""Tables as data: a terminal and a page show the same cells."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from headway.bench.metrics import DISTRIBUTIONS, METRICS, RATES, Metric
+from headway.bench.outcome import MEANING
+from headway.report.cases import Case, Figure
+
+Tone = Literal["", "good", "bad", "dim"]
+SHOWN = ("mean", "p50", "p90", "p99")
+ERROR_LEVELS = ("mean", "p50", "p99")
+COMPARED = ("ttft_s", "tpot_s", "itl_s", "e2e_s")
+COMPARED_RATES = ("requests_per_s", "output_tokens_per_s", "goodput_requests_per_s", "cached_share")
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    text: str
+    tone: Tone = ""
+    small: str = ""
+    """An interval or a remark."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    title: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """One unit for all figures of a row or table."""
+
+    factor: float
+    unit: str
+
+    def shown(self, value: float) -> str:
+        return number(value * self.factor)
+
+
+def scale_of(metric: Metric, values: Sequence[float]) -> Scale:
+    """Seconds become milliseconds where most of them are below one."""
+    if metric.unit == "s" and values and sorted(values)[len(values) // 2] < 1:
+        return Scale(1000.0, "ms")
+    return Scale(1.0, metric.unit)
+
+
+def number(value: float) -> str:
+    """Three significant digits, without an exponent for common sizes."""
+    if value == 0:
+        return "0"
+    if 1e-3 <= abs(value) < 1e7:
+        digits = max(0, 2 - _magnitude(value))
+        return f"{value:,.{digits}f}"
+    return f"{value:.2e}"
+
+
+def _magnitude(value: float) -> int:
+    return int(f"{value:e}".partition("e")[2])
+
+
+def latency_tables(cases: Sequence[Case]) -> list[Table]:
+    """One table for each distribution: a row a case."""
+    tables: list[Table] = []
+    for metric in DISTRIBUTIONS:
+        rows = [(case, case.spreads[metric.key]) for case in cases if metric.key in case.spreads]
+        if rows:
+            scale = scale_of(metric, [figure.value for _, spread in rows for figure in spread.values()])
+            best = {level: _best(metric, [spread.get(level) for _, spread in rows]) for level in SHOWN}
+            cells = tuple(
+                (Cell(case.short(cases)), *(_figure(spread.get(level), scale, best[level]) for level in SHOWN))
+                for case, spread in rows
+            )
+            title = f"{metric.label}, {scale.unit} ({metric.better} is better)"
+            tables.append(Table(title, ("run", *SHOWN), cells, metric.definition))
+    return tables
+
+
+def rate_table(cases: Sequence[Case]) -> Table:
+    """A row a metric, a column a case."""
+    rows = []
+    for metric in RATES:
+        figures = [Figure(case.rates[metric.key]) if metric.key in case.rates else None for case in cases]
+        if any(figures):
+            scale = scale_of(metric, [])
+            best = _best(metric, figures) if metric.better == "higher" else None
+            name = metric.label + (
+                f", {metric.unit}" if metric.unit not in ("", "1/s") and "/s" not in metric.label else ""
+            )
+            rows.append((Cell(name), *(_figure(figure, scale, best) for figure in figures)))
+    return Table("Rates", ("", *(case.short(cases) for case in cases)), tuple(rows))
+
+
+def outcome_table(cases: Sequence[Case]) -> Table:
+    """Only outcomes that occurred; those that are the server's failures stand out."""
+    found: list[str] = [name for name in MEANING if any(name in case.outcomes for case in cases)]
+    found += sorted({name for case in cases for name in case.outcomes} - set(MEANING))
+    rows = tuple(
+        (Cell(case.short(cases)), *(_count(case.outcomes.get(name, 0), name) for name in found)) for case in cases
+    )
+    note = "; ".join(f"{name}: {MEANING[name]}" for name in MEANING if name in found)
+    return Table("Answers", ("run", *found), rows, note)
+
+
+def error_tables(cases: Sequence[Case]) -> list[Table]:
+    """Measured beside simulated. The error is (simulated - measured) / measured."""
+    return [_error_table(measured, simulated) for measured, simulated in pairs(cases)]
+
+
+def pairs(cases: Sequence[Case]) -> list[tuple[Case, Case]]:
+    """Each measured case with the simulated one of the same load, or with the only one there is."""
+    simulated = [case for case in cases if case.kind == "simulated"]
+    measured = [case for case in cases if case.kind == "measured"]
+    found: list[tuple[Case, Case]] = []
+    for case in measured:
+        same = [other for other in simulated if other.load and other.load == case.load]
+        if not same and (len(measured) == 1 or (len(simulated) == 1 and not simulated[0].load)):
+            same = simulated
+        found += [(case, other) for other in same]
+    return found
+
+
+def _error_table(measured: Case, simulated: Case) -> Table:
+    rows = []
+    for key in COMPARED:
+        for level in ERROR_LEVELS:
+            ours, theirs = measured.spreads.get(key, {}).get(level), simulated.spreads.get(key, {}).get(level)
+            if ours is not None and theirs is not None:
+                rows.append(_error_row(f"{METRICS[key].label} {level}", METRICS[key], ours, theirs.value))
+    for key in COMPARED_RATES:
+        if key in measured.rates and key in simulated.rates:
+            rows.append(_error_row(METRICS[key].label, METRICS[key], Figure(measured.rates[key]), simulated.rates[key]))
+    note = (
+        "error: (simulated - measured) / measured; within: the simulated figure lies in the measured one's 95% interval"
+    )
+    title = f"{measured.name} beside {simulated.name}"
+    return Table(title, ("figure", "measured", "simulated", "error"), tuple(rows), note)
+
+
+def _error_row(name: str, metric: Metric, measured: Figure, simulated: float) -> tuple[Cell, ...]:
+    scale = scale_of(metric, [measured.value, simulated])
+    error = (simulated - measured.value) / measured.value if measured.value else None
+    inside = measured.holds(simulated)
+    return (
+        Cell(f"{name}, {scale.unit}" if scale.unit in ("s", "ms") else name),
+        _figure(measured, scale, None),
+        Cell(scale.shown(simulated)),
+        Cell("-" if error is None else f"{error:+.1%}", "good" if inside else "", "within" if inside else ""),
+    )
+
+
+def _figure(figure: Figure | None, scale: Scale, best: float | None) -> Cell:
+    if figure is None:
+        return Cell("-", "dim")
+    low, high = (None if edge is None else scale.shown(edge) for edge in (figure.low, figure.high))
+    small = f"{low or '…'} - {high or '…'}" if low or high else ""
+    return Cell(scale.shown(figure.value), "good" if figure.value == best else "", small)
+
+
+def _best(metric: Metric, figures: Sequence[Figure | None]) -> float | None:
+    """Only among several."""
+    values = [figure.value for figure in figures if figure is not None]
+    if len(set(values)) < 2:
+        return None
+    return min(values) if metric.better == "lower" else max(values)
+
+
+def _count(count: int, name: str) -> Cell:
+    if not count:
+        return Cell("0", "dim")
+    return Cell(f"{count:,}", "" if name in ("ok", "calls", "stop") else "bad")
