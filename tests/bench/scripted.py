@@ -140,7 +140,7 @@ class Server:
 
     def script(self, target: str, received: bytes) -> Script:
         del target
-        self.requests.append((asyncio.get_running_loop().time(), json.loads(received)))
+        self.requests.append((asyncio.get_running_loop().time(), json.loads(received or b"{}")))
         number = len(self.requests) - 1
         return self.scripts(number) if callable(self.scripts) else self.scripts[number]
 

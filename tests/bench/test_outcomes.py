@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import json
+import errno
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from headway.bench.client import Client, ClientSettings
 from headway.bench.exchange import Deadlines
 from headway.bench.metrics import distributions, rates
 from headway.bench.slo import Slo
-from tests.bench.asking import ask, client
+from headway.workload.call import Call
+from tests.bench.asking import ENDPOINT, ask, client
 from tests.bench.scripted import END, HEAD, RESET, Script, Server, answer, body, event, http_chunk, text, usage, whole
 from tests.bench.virtual import run
 
@@ -122,8 +124,6 @@ def test_a_hang_ends_at_its_deadline(script: Script, limits: dict[str, float], a
 
 def test_nobody_there() -> None:
     async def nobody(server: Server) -> Any:
-        from headway.workload.call import Call
-
         return await client(server, deadlines=Deadlines(connect_s=3.0)).ask(Call("0", 1, 1), b"{}", 0.0, 0.0)
 
     assert run(nobody(Server([], refuses=True))).outcome == "unreachable"
@@ -131,13 +131,23 @@ def test_nobody_there() -> None:
     assert (record.outcome, record.closed_s) == ("timeout", pytest.approx(3.0))
 
 
+def test_running_out_of_sockets_is_our_own_fault() -> None:
+    async def no_socket(_: Any) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    async def one() -> Any:
+        asking = Client(ENDPOINT, ClientSettings(), connect=no_socket)
+        return await asking.ask(Call("0", 1, 1), b"{}", 0.0, 0.0)
+
+    record = run(one())
+    assert (record.outcome, record.error) == ("unsent", "Too many open files")
+
+
 def test_retry_after_is_waited_for_and_counts_as_latency() -> None:
     busy = whole(503, b"{}", JSON, "retry-after: 2")
     server = Server([busy, busy, answer(0.5, [0.1])])
 
     async def one() -> Any:
-        from headway.workload.call import Call
-
         asking = client(server, retries=2)
         record = await asking.ask(Call("0", 10, 2), asking.endpoint.body("hi", 2), 0.0, 0.0)
         asking.close()
@@ -153,8 +163,6 @@ def test_a_kept_connection_that_the_server_closed_meanwhile_is_no_failure() -> N
     server = Server([answer(0.5, []), [RESET], answer(0.5, [])])
 
     async def two() -> Any:
-        from headway.workload.call import Call
-
         asking = client(server)
         records = [await asking.ask(Call(str(i), 10, 1), b"{}", 0.0, 0.0) for i in range(2)]
         asking.close()
@@ -168,8 +176,6 @@ def test_what_is_sent() -> None:
     server = Server([answer(0.5, [])])
 
     async def one() -> None:
-        from headway.workload.call import Call
-
         asking = client(server)
         await asking.ask(Call("0", 10, 7), asking.endpoint.body("hi", 7), 0.0, 0.0)
         asking.close()
@@ -183,4 +189,3 @@ def test_what_is_sent() -> None:
         "stream_options": {"include_usage": True},
         "ignore_eos": True,
     }
-    assert json.dumps(server.requests[0][1])

@@ -31,6 +31,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._virtual.now_s
 
+    def pass_time(self, seconds: float) -> None:
+        """As if a callback had computed for so long."""
+        self._virtual.now_s += seconds
+
 
 def run(coroutine: Coroutine[Any, Any, Result]) -> Result:
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:

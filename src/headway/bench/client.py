@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from dataclasses import dataclass, field
 
 from headway.bench.connection import Connection, Opener, Pool, opener
@@ -11,6 +12,8 @@ from headway.bench.exchange import Deadlines, Ended, Exchange
 from headway.bench.record import Record
 from headway.workload.call import Call
 
+_OUR_LIMITS = (errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL, errno.ENOBUFS, errno.ENOMEM)
+"""Sockets ran out on this side: no fault of the server."""
 MAX_RETRY_WAIT_S = 60.0
 RETRY_WAIT_S = 1.0
 """Where the server does not say for how long."""
@@ -88,7 +91,8 @@ class Client:
         except TimeoutError:
             return exchange, None, Ended("timeout", f"no connection in {self.settings.deadlines.connect_s:g} s")
         except OSError as error:
-            return exchange, None, Ended("unreachable", error.strerror or str(error))
+            ours = error.errno in _OUR_LIMITS
+            return exchange, None, Ended("unsent" if ours else "unreachable", error.strerror or str(error))
         connect_s = loop.time() - began_s
         exchange, ended = await self._on(fresh, body)
         return exchange, connect_s, ended

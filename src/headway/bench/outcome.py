@@ -36,7 +36,7 @@ MEANING: dict[Outcome, str] = {
     "timeout": "a deadline passed: connecting, first text, silence, or all of it",
     "reset": "the connection broke",
     "unreachable": "no connection",
-    "unsent": "the load generator had too much in flight to send it",
+    "unsent": "the load generator had too much in flight, or no socket left, to send it",
     "interrupted": "given up when the run was stopped",
 }
 

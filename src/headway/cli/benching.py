@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import os
 import secrets
@@ -49,6 +50,7 @@ def run_bench(**options: Any) -> None:
         slo = parse_slo(options["slo"], options["slo_share"]) if options["slo"] else None
         target = _endpoint(options)
         out = _empty_directory(options["out"])
+        _allow_many_sockets()
         runs, interrupted = asyncio.run(_measure(target, choice, points, slo, out, options))
     except (EndpointError, SloError, TokenizerError, WorkloadError, ResultError) as error:
         raise click.ClickException(str(error)) from None
@@ -167,6 +169,17 @@ async def _sweep(
         return run, records
 
     return [run for run, _ in await sweep(points, one, bench.slo, stop)]
+
+
+def _allow_many_sockets() -> None:
+    """A thousand streams are a thousand files; the common limit is 1024."""
+    try:
+        import resource
+    except ImportError:  # not a POSIX system
+        return
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _points(concurrency: str | None, rate: str | None, choice: WorkloadChoice) -> list[Point]:

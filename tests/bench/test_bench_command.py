@@ -1,0 +1,156 @@
+"""`headway bench` over real sockets, and its mistakes in one line."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from headway.bench.results import read_records, read_run
+from headway.cli.bench import bench, report
+from headway.cli.one_line import OneLineGroup
+from tests.bench.live import OVERHEAD, live, silent
+
+_MAIN = """
+from headway.cli.bench import bench
+from headway.cli.one_line import OneLineGroup
+group = OneLineGroup("headway")
+group.add_command(bench)
+group.main()
+"""
+
+
+def headway(*arguments: Any) -> Result:
+    group = OneLineGroup("headway")
+    group.add_command(bench)
+    group.add_command(report)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("OPENAI_API_KEY", raising=False)
+        return CliRunner().invoke(group, [str(argument) for argument in arguments])
+
+
+def small(url: str, out: Path, *more: Any) -> Result:
+    options = ("--requests", 6, "--input-tokens", 20, "--output-tokens", 5, "--jitter-s", 0, "--max-lateness-s", 10)
+    return headway("bench", url, *options, "--out", out, *more)
+
+
+def test_a_run_is_measured_kept_and_reported(tmp_path: Path) -> None:
+    with live() as server:
+        result = small(
+            server.url, tmp_path / "r", "--concurrency", "1,2", "--slo", "e2e=60s", "--label", "toy", "--json"
+        )
+        assert (result.exit_code, result.stderr.count("\n")) == (0, 1), result.output
+        prompts = [len(body["messages"][0]["content"].split()) + OVERHEAD for body in server.bodies[2:]]
+    runs = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [run["summary"]["outcomes"] for run in runs] == [{"ok": 6}] * 2
+    assert sorted(prompts) == [20] * 12 + [64] * 8, "of the runs, and of their warm-ups"
+    kept = read_run(tmp_path / "r" / "concurrency-2")
+    assert (kept.label, kept.prompts["overhead_tokens"], kept.summary.wrong_prompt_length) == ("toy", OVERHEAD, 0)
+    assert kept.prompts["tokenizer"] == "the server's /tokenize"
+    assert {record.output_tokens for record in read_records(tmp_path / "r" / "concurrency-2")} == {5}
+    tables = headway("report", tmp_path / "r")
+    assert tables.exit_code == 0
+    assert "concurrency 2" in tables.output
+    assert "from sending a request" in tables.output
+
+
+def test_the_same_prompt_seed_sends_the_same_and_another_does_not(tmp_path: Path) -> None:
+    sent = []
+    with live() as server:
+        for number, seed in enumerate((7, 7, 8)):
+            assert small(server.url, tmp_path / str(number), "--prompt-seed", seed).exit_code == 0
+            sent.append(sorted(body["messages"][0]["content"] for body in server.bodies))
+            server.bodies.clear()
+    assert sent[0] == sent[1]
+    assert not set(sent[0]) & set(sent[2])
+
+
+def test_a_late_load_generator_exits_with_3(tmp_path: Path) -> None:
+    with live() as server:
+        result = small(server.url, tmp_path / "r", "--max-lateness-s", "1e-9")
+    assert result.exit_code == 3
+    assert "the load generator" in " ".join(result.output.split())
+
+
+def test_interrupting_keeps_what_is_done(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.jsonl"
+    rows = [{"timestamp": 0, "input_length": 20, "output_length": n, "hash_ids": []} for n in (5, 5, 200)]
+    trace.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with live(silent) as server:
+        command = [
+            sys.executable,
+            "-c",
+            _MAIN,
+            "bench",
+            server.url,
+            "--trace",
+            str(trace),
+            "--out",
+            str(tmp_path / "r"),
+        ]
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ | {"COLUMNS": "200"}
+        )
+        deadline = time.monotonic() + 60
+        while not any(body["max_tokens"] == 200 for body in server.bodies) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        while sum(body["max_tokens"] == 5 for body in server.bodies) < 2 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        time.sleep(0.3)
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert b"Traceback" not in errors
+    kept = read_run(tmp_path / "r")
+    assert (kept.interrupted, kept.summary.outcomes) == (True, {"ok": 2, "interrupted": 1})
+    assert b"interrupted" in output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "names"),
+    [
+        (["ftp://h"], 1, "URL"),
+        (["127.0.0.1:1"], 1, "models"),
+        (["h", "--concurrency", "1", "--rate", "2"], 2, "--rate"),
+        (["h", "--concurrency", "none"], 2, "--concurrency"),
+        (["h", "--concurrency", "0"], 2, "--concurrency"),
+        (["h", "--rate", "nan"], 2, "--rate"),
+        (["h", "--rate", "1,1"], 2, "--rate"),
+        (["h", "--slo", "fast"], 1, "ttft=2s"),
+        (["h", "--extra", "{"], 1, "--extra"),
+        (["h", "--extra", "[]"], 1, "--extra"),
+        (["h", "--extra", '{"stream": false}'], 1, "--extra"),
+        (["h", "--input-tokens", "many"], 1, "many"),
+        (["h", "--agents", "nobody"], 1, "nobody"),
+        (["h", "--trace", "nowhere.jsonl"], 1, "nowhere.jsonl"),
+        (["h", "--duration-s", "0"], 2, "--duration-s"),
+    ],
+)
+def test_a_mistake_is_one_line(tmp_path: Path, arguments: list[str], exit_code: int, names: str) -> None:
+    result = headway("bench", *arguments, "--out", tmp_path / "r")
+    assert (result.exit_code, result.stdout) == (exit_code, ""), result.output
+    assert result.stderr.count("\n") == 1
+    assert result.stderr.startswith("headway: ")
+    assert names in result.stderr
+
+
+def test_nothing_is_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "kept").write_text("mine")
+    result = headway("bench", "h", "--out", tmp_path)
+    assert (result.exit_code, (tmp_path / "kept").read_text()) == (1, "mine")
+    assert "not an empty directory" in result.stderr
+
+
+def test_a_bad_tokenizer_is_one_line(tmp_path: Path) -> None:
+    with live() as server:
+        result = small(server.url, tmp_path / "r", "--tokenizer", tmp_path / "none")
+    assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
+    assert "there is no such file" in result.stderr

@@ -1,0 +1,130 @@
+"""Whole runs on a virtual clock: warm-up, sweeps, files."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.bench.client import ClientSettings
+from headway.bench.load import Load, Pace
+from headway.bench.record import Record
+from headway.bench.results import REQUESTS, RUN, ResultError, read_records, read_run, write_run
+from headway.bench.run import Bench, Run
+from headway.bench.slo import Slo, parse_slo
+from headway.bench.sweep import Point, sweep
+from headway.bench.words import WORDS
+from headway.workload.call import Call, Workload
+from tests.bench.asking import client
+from tests.bench.scripted import RESET, Server, answer, whole
+from tests.bench.virtual import run
+
+
+def calls(number: int, concurrency: int) -> Workload:
+    return Workload("w", [(Call(f"c{i}", 40, 3),) for i in range(number)], concurrency=concurrency)
+
+
+def measured(
+    server: Server, number: int = 6, concurrency: int = 2, warmup: int = 2, slo: Slo | None = None
+) -> tuple[Run, list[Record]]:
+    settings = ClientSettings()
+
+    async def whole_run() -> tuple[Run, list[Record]]:
+        asking = client(server)
+        bench = Bench(asking, settings, WORDS, None, 4, 9, Pace(), slo, warmup, on_record=seen.append)
+        try:
+            return await bench.run("here", calls(number, concurrency), {"seed": 0}, asyncio.Event())
+        finally:
+            asking.close()
+
+    seen: list[Load] = []
+    made = run(whole_run())
+    assert len(seen) == number
+    return made
+
+
+def test_a_run_counts_what_came_after_the_warm_up() -> None:
+    server = Server(lambda _: answer(1.0, [0.5, 0.5], prompt=40))
+    made, records = measured(server)
+    assert [body["max_tokens"] for _, body in server.requests] == [16] * 2 + [3] * 6
+    prompts = [body["messages"][0]["content"] for _, body in server.requests]
+    assert len(set(prompts)) == 8, "nothing measured was seen before"
+    assert {len(prompt.split()) for prompt in prompts[2:]} == {36}, "the template's 4 tokens are part of the 40"
+    assert (len(records), made.summary.outcomes) == (6, {"ok": 6})
+    assert made.summary.measured_time_s == pytest.approx(6.0)
+    assert made.summary.distributions["ttft_s"].mean == pytest.approx(1.0)
+    assert made.summary.wrong_prompt_length == 0
+    assert made.is_result
+
+
+def test_a_run_without_a_good_answer_is_no_result() -> None:
+    made, _ = measured(Server(lambda _: whole(500, b"")), warmup=0)
+    assert made.objections == ["there is no good answer"]
+    assert made.summary.failed == 6
+    assert made.summary.errors == {"http_error: status 500: no body": 6}
+
+
+def test_a_sweep_stops_at_the_first_load_that_breaks_the_slo() -> None:
+    """A server whose answers take as long as it has requests open."""
+    slo = parse_slo("ttft=3s")
+    loads: list[int] = []
+
+    async def all_points() -> list[tuple[Run, list[Record]]]:
+        async def one(point: Point) -> tuple[Run, list[Record]]:
+            loads.append(point.concurrency or 0)
+            server = Server(lambda _: answer(float(point.concurrency or 0), []))
+            asking = client(server)
+            bench = Bench(asking, ClientSettings(), WORDS, None, 0, 9, Pace(), slo)
+            made = await bench.run(point.name, calls(8, point.concurrency or 1), {}, asyncio.Event())
+            asking.close()
+            return made
+
+        return await sweep([Point(concurrency=n) for n in (1, 2, 4, 8)], one, slo, asyncio.Event())
+
+    done = run(all_points())
+    assert loads == [1, 2, 4]
+    assert [made.summary.rates["slo_share"] for made, _ in done] == [1.0, 1.0, 0.0]
+
+
+def mixed() -> tuple[Run, list[Record]]:
+    scripts: list[Any] = [answer(1.0, [0.5, 0.5]), whole(429, b"", "retry-after: 1"), [RESET], answer(0.5, [])]
+    return measured(Server(lambda number: scripts[number % 4]), number=8, warmup=0)
+
+
+def test_files_hold_all_of_it(tmp_path: Path) -> None:
+    made, records = mixed()
+    records[0].receipt = {"queue_s": 0.25}
+    write_run(tmp_path / "a" / "b", made, records)
+    assert read_run(tmp_path / "a" / "b") == made
+    assert read_records(tmp_path / "a" / "b") == records
+    assert sorted(path.name for path in (tmp_path / "a" / "b").iterdir()) == [REQUESTS, RUN]
+
+
+def test_files_hold_no_prompt_answer_or_key(tmp_path: Path) -> None:
+    made, records = measured(Server(lambda _: answer(1.0, [0.5, 0.5])))
+    write_run(tmp_path, made, records)
+    everything = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    assert b" w1" not in everything
+    assert b"api_key" not in everything
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b'{"kind": "other"}', b"\xff", b"[" * 100_000])
+def test_a_bad_result_is_one_line(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / RUN).write_bytes(content)
+    (tmp_path / REQUESTS).write_bytes(content)
+    for read in (read_run, read_records):
+        with pytest.raises(ResultError, match=str(tmp_path)) as caught:
+            read(tmp_path)
+        assert "\n" not in str(caught.value)
+
+
+def test_a_later_format_is_refused(tmp_path: Path) -> None:
+    made, records = mixed()
+    write_run(tmp_path, made, records)
+    later = json.loads((tmp_path / RUN).read_bytes()) | {"format": 99}
+    (tmp_path / RUN).write_text(json.dumps(later))
+    with pytest.raises(ResultError, match="format 99"):
+        read_run(tmp_path)
