@@ -1,0 +1,119 @@
+"""Small fleets on which everything runs out, and what came of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from headway.arithmetic.spans import Span
+from headway.scheduler.config import CacheGroup, SchedulerConfig
+from headway.simulator.fleet import Fleet, FleetConfig
+from headway.simulator.record import Record
+from headway.simulator.router import Router, make_router
+from headway.simulator.step_time import Timing
+from headway.workload.call import Call, Workload
+
+MS = 1_000_000
+
+
+@dataclass(frozen=True)
+class PlainTime:
+    """A step takes `base_ns`, and more for each new token and each attended one."""
+
+    base_ns: int = MS
+    token_ns: int = 1000
+    attended_ns: int = 10
+    gap_ns: int = 7
+    spans: tuple[Span, ...] = (Span(),)
+    chips: int = 1
+
+    def timing(self, tokens, sequences, sampled, pairs, reads, writes) -> Timing:
+        del sequences, sampled, reads, writes
+        device_ns = np.atleast_1d(np.asarray(self.base_ns + tokens * self.token_ns + pairs[0] * self.attended_ns))
+        return Timing(device_ns, np.full(len(device_ns), self.gap_ns), np.zeros(len(device_ns), np.int64))
+
+
+def config(num_blocks: int = 64, late_blocks: bool = True, **changes: object) -> SchedulerConfig:
+    settings: dict[str, object] = {
+        "groups": (CacheGroup("full", num_blocks),),
+        "block_size": 4,
+        "max_running": 8,
+        "max_step_tokens": 32,
+        "max_context": min(200, num_blocks * 4),
+        "token_ids": False,
+        "late_blocks": late_blocks,
+    }
+    return SchedulerConfig(**(settings | changes))  # type: ignore[arg-type]
+
+
+@dataclass
+class Outcome:
+    records: list[Record]
+    fleet: Fleet
+    digests: list[list[tuple[int, str]]] = field(default_factory=list)
+    """By replica: when each plan was made, and its digest."""
+
+    def times(self) -> list[tuple[object, ...]]:
+        """Everything that happened, but for the rounding of shares."""
+        return [
+            (r.call.id, r.replica, r.arrival_ns, r.end_ns, r.reason, r.receipt.queue_ns, r.receipt.prefill_ns,
+             r.receipt.decode_ns, r.receipt.tokens_reused, r.receipt.tokens_computed, r.receipt.preemptions,
+             r.receipt.tokens_generated)
+            for r in self.records
+        ]  # fmt: skip
+
+
+def run(
+    workload: Workload,
+    scheduler: SchedulerConfig | None = None,
+    time: object = None,
+    replicas: int = 1,
+    router: str | Router = "round-robin",
+    jumps: bool = True,
+    max_output_tokens: int | None = None,
+    check: bool = False,
+) -> Outcome:
+    """`check`: the brain's laws hold after every step."""
+    scheduler = scheduler or config()
+    records: list[Record] = []
+    routed = make_router(router, scheduler.block_size) if isinstance(router, str) else router
+    fleet = Fleet(
+        FleetConfig(replicas, scheduler, max_output_tokens, jumps),
+        time or PlainTime(),
+        routed,
+        records.append,  # type: ignore[arg-type]
+    )
+    outcome = Outcome(records, fleet, [[] for _ in range(replicas)])
+    for replica, digests in zip(fleet.replicas, outcome.digests, strict=True):
+        _watch(replica, digests, check)
+    fleet.run(workload)
+    return outcome
+
+
+def _watch(replica, digests: list[tuple[int, str]], check: bool) -> None:
+    submit, collect = replica.executor.submit, replica.executor.collect
+
+    def watched_submit(plan) -> None:
+        digests.append((replica._world.now_ns, plan.digest()))
+        submit(plan)
+
+    def watched_collect():
+        if check:
+            replica.scheduler.check()
+        return collect()
+
+    replica.executor.submit, replica.executor.collect = watched_submit, watched_collect
+
+
+def lone(*calls: tuple[float, int, int], ids: tuple[tuple[int, ...], ...] = ()) -> Workload:
+    """(arrival, input, output) each."""
+    hashes = ids or ((),) * len(calls)
+    return Workload(
+        "lone",
+        [
+            (Call(str(i), num_input, num_output, arrival_s=at_s, hash_ids=h),)
+            for i, ((at_s, num_input, num_output), h) in enumerate(zip(calls, hashes, strict=True))
+        ],
+        hash_block_size=4,
+    )
