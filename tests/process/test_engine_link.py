@@ -241,6 +241,8 @@ async def test_when_no_engine_comes_up_again_nobody_waits_for_ever(tmp_path: Pat
         with pytest.raises(Overloaded) as refused:
             link.generate(submit("late", 102))
         assert refused.value.retry_after_s > 0
+        # The client is shown this: why no engine starts is for the log, as paths may be in it.
+        assert str(refused.value) == "no engine is up"
         assert not link.is_ready
     finally:
         await link.close()
@@ -375,6 +377,21 @@ async def test_logprobs_are_complete_after_a_crash(start: Start) -> None:
         if delta.token_ids and delta.logprobs and delta.logprobs.drawn:
             assert [p.token_id for p in delta.logprobs.drawn] == delta.token_ids
     assert [t for d in deltas for t in d.token_ids] == continuation(100, 300, 60)
+
+
+@pytest.mark.parametrize("wrong", [{"timeout_ns": 2**64}, {"session": "\ud800"}, {"priority": -(2**70)}])
+async def test_what_can_not_be_sent_is_refused_and_stays_nowhere(start: Start, wrong: dict[str, object]) -> None:
+    link = await start(*SLOW)
+    with pytest.raises(InvalidRequest, match="can't be sent"):
+        link.generate(submit("odd", 99, **wrong))
+    reading = asyncio.create_task(read(link.generate(submit("a", 100, max_tokens=60))))
+    steps = link.stats.steps_total
+    await until(lambda: link.stats.steps_total > steps + 5)
+    os.kill(link.engine_pid, signal.SIGKILL)
+    tokens, _ = await reading
+    assert tokens == continuation(100, PROMPT, 60)
+    assert link.restarts_total == 1
+    assert await link.drain(10)
 
 
 async def test_refusals_of_the_engine_keep_their_kind(start: Start) -> None:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 
 import numpy as np
 
-from headway.engine.messages import PROTOCOL, Ended, EngineStats, Ready, Submit
+from headway.engine.messages import PROTOCOL, Ended, EngineStats, Frames, Ready, Submit, frame
 from headway.scheduler.contract import RowLogprobs, TokenLogprobs
 from headway.scheduler.receipt import Receipt
 from headway.scheduler.request import FinishReason
@@ -46,6 +46,9 @@ class ScriptedEngine:
     def generate(self, submit: Submit) -> ScriptedGeneration:
         if self.full:
             raise Overloaded("the queue is full", 2.5)
+        # As an engine in a process of its own would get it.
+        [submit] = Frames("to_engine").feed(frame(submit))
+        assert isinstance(submit, Submit)
         self.submits.append(submit)
         self.running.add(submit.id)
         return ScriptedGeneration(self, submit)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -14,14 +13,13 @@ from headway.engine.messages import Submit
 from headway.scheduler.request import Sampling
 from headway.server.auth import Caller
 from headway.server.choices import Choice, Ending
-from headway.server.errors import ApiError, expired, invalid
+from headway.server.errors import invalid
 from headway.server.limits import SCHEMA
 from headway.server.prompt import Prompt, PromptReader, context_exceeded
 from headway.server.protocol import GenerationRequest
 from headway.server.text import TokenText
 
 SEED_MASK = 2**63 - 1
-NS_PER_S = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,19 +134,3 @@ def _derived_seed(seed: int, index: int) -> int:
         return seed
     digest = blake2b(seed.to_bytes(8, "little") + index.to_bytes(8, "little"), digest_size=8).digest()
     return int.from_bytes(digest, "little") & SEED_MASK
-
-
-def deadline_of(headers: Mapping[str, str], now_s: float | None = None) -> float | None:
-    """X-Request-Deadline in unix seconds. Raises ApiError: 400 for what is no time, 504 when it has passed."""
-    value = headers.get("x-request-deadline")
-    if value is None:
-        return None
-    try:
-        deadline_s = float(value)
-    except ValueError:
-        deadline_s = float("nan")
-    if not 0 <= deadline_s < 1e12:
-        raise ApiError(400, "the header X-Request-Deadline must be a time in unix seconds", param="X-Request-Deadline")
-    if deadline_s <= (time.time() if now_s is None else now_s):
-        raise expired()
-    return deadline_s

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hmac
-import time
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from headway.server.errors import ApiError, expired
+from headway.server.deadline import timeout_ns
+from headway.server.errors import ApiError
 
-NS_PER_S = 1_000_000_000
 _SCHEME = "bearer "
 
 
@@ -34,12 +33,7 @@ class Caller:
 
     def timeout_ns(self) -> int | None:
         """What is left until the deadline. Raises ApiError (504) if nothing is."""
-        if self.deadline_s is None:
-            return None
-        left_ns = int((self.deadline_s - time.time()) * NS_PER_S)
-        if left_ns <= 0:
-            raise expired()
-        return left_ns
+        return None if self.deadline_s is None else timeout_ns(self.deadline_s)
 
 
 class Keys:

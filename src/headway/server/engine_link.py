@@ -24,6 +24,7 @@ from headway.engine.messages import (
     Refused,
     Stepped,
     Submit,
+    frame,
 )
 from headway.scheduler.request import FinishReason
 from headway.server.engine import EngineError, EngineFailed, Expired, InvalidRequest, NeverFits, Overloaded
@@ -64,8 +65,8 @@ class EngineLink:
         self._child: EngineChild | None = None
         self._info: Ready | None = None
         self._restarts = 0
-        self._hopeless: str | None = None
-        """Why no engine has come up for a while."""
+        self._hopeless = False
+        """No engine has come up for a while."""
         self._closing = False
         self._nothing_open = asyncio.Event()
         self._nothing_open.set()
@@ -100,10 +101,15 @@ class EngineLink:
         """Raises Overloaded when the waiting room is full, no engine can be had, or the server is shutting down."""
         if self._closing:
             raise Overloaded("the server is shutting down", self._limits.retry_after_s)
-        if self._hopeless is not None:
-            raise Overloaded(f"no engine is up: {self._hopeless}", self._patience.max_backoff_s)
+        if self._hopeless:
+            raise Overloaded("no engine is up", self._patience.max_backoff_s)
         if submit.id in self._open or submit.id in self._cancelled:
             raise InvalidRequest(f"the id {submit.id!r} is in use")
+        try:
+            frame(submit)
+        except (OverflowError, ValueError) as error:
+            # Once it is open it would be sent to every engine, and its failure would be the loss of each.
+            raise InvalidRequest(f"it can't be sent to an engine: {error}") from None
         sequence = OpenSequence(submit)
         self._room.enter(sequence.num_prompt_tokens, self._info.max_running if self._info else 0)
         self._open[submit.id] = sequence
@@ -187,7 +193,7 @@ class EngineLink:
         except BaseException:
             await child.end()
             raise
-        self._hopeless = None
+        self._hopeless = False
         self._child = child
         self._pump()
         return child
@@ -207,7 +213,7 @@ class EngineLink:
 
     def _give_up(self, reason: str) -> None:
         """Requests stop waiting for an engine; the attempts to start one go on."""
-        self._hopeless = reason
+        self._hopeless = True
         for sequence in list(self._open.values()):
             if sequence.begun:
                 self._close(sequence, EngineFailed(f"no engine is up: {reason}"))

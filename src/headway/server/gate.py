@@ -10,8 +10,8 @@ from typing import Any
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from headway.server.admission import deadline_of
 from headway.server.auth import Caller, Keys
+from headway.server.deadline import deadline_of
 from headway.server.engine import EngineError, EngineFailed
 from headway.server.errors import ApiError, ClientGone, from_engine, internal, shown
 from headway.server.hosts import HostRule
