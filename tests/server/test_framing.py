@@ -251,7 +251,7 @@ def test_http_1_0_without_a_host(strict: Live) -> None:
 
 def test_a134_all_bodies_together_are_bounded(directory: Path) -> None:
     with serving(directory, limits=Limits(held_bytes=20_000, drain_s=2.0)) as live:
-        first = request_bytes("/tokenize", {"prompt": "x" * 15_000})
+        first = request_bytes("/v1/chat/completions", BODY | {"metadata": "x" * 15_000})
         with live.connect() as sock:
             sock.sendall(first[:14_000])
             eventually(lambda: live.server._app.inflight.held_bytes > 10_000)

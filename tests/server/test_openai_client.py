@@ -5,7 +5,8 @@ from __future__ import annotations
 import openai
 import pytest
 
-from tests.server.live import MODEL, Live
+from tests.server.live import MODEL, Live, events
+from tests.server.model_files import STOP
 from tests.server.scripted_engine import prompt_of
 
 HI = [{"role": "user", "content": "Hi"}]
@@ -147,7 +148,7 @@ def test_sampling_options_arrive(live: Live) -> None:
     assert (sampling.repetition_penalty, sampling.presence_penalty, sampling.frequency_penalty) == (1.2, 0.3, -0.4)
     assert sampling.logit_bias == ((3, 1.5), (5, -100.0))
     assert sampling.seed == 2**63 - 1
-    assert (submit.priority, submit.session, submit.stop_token_ids) == (3, "s", (2, 0, 9))
+    assert (submit.priority, submit.session, submit.stop_token_ids) == (3, "s", (0, 2, 9))
 
 
 def test_defaults_are_openai_s(live: Live) -> None:
@@ -219,6 +220,23 @@ def test_echo_goes_before_the_text(live: Live) -> None:
     assert answer["text"] == "Say: Hello world" == "".join(answer["logprobs"]["tokens"])
     assert answer["logprobs"]["top_logprobs"] is None
     assert answer["logprobs"]["text_offset"][len(ids)] == len("Say: ")
+
+
+@pytest.mark.parametrize("logprobs", [None, 0])
+@pytest.mark.parametrize("stream", [False, True])
+def test_echo_joins_a_character_that_the_prompt_begins(live: Live, logprobs: int | None, stream: bool) -> None:
+    byte_tokens = {live.text.tokens.raw_bytes_of(id): id for id in range(live.text.tokens.vocab)}
+    first, *rest = ([byte_tokens[bytes([byte])]] for byte in "👋".encode())
+    live.draws([*rest, [STOP]])
+    answer = live.complete(prompt=[byte_tokens[b"a"], *first], echo=True, logprobs=logprobs, stream=stream)
+    chunks = [item for item in events(answer.text) if item != "[DONE]"] if stream else [answer.json()]
+    assert "".join(chunk["choices"][0]["text"] for chunk in chunks) == "a👋"
+
+
+def test_detokenize_takes_as_much_as_a_context(live: Live) -> None:
+    most = live.engine.info.max_context
+    assert live.post("/detokenize", {"tokens": [5] * most}).status_code == 200
+    assert live.post("/detokenize", {"tokens": [5] * (most + 1)}).json()["error"]["param"] == "tokens"
 
 
 def test_models(live: Live) -> None:

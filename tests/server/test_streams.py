@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import struct
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import openai
 import pytest
 
+from headway.server.connection import JsonAnswer
 from headway.server.engine import EngineFailed, Expired, InvalidRequest, NeverFits, Overloaded
+from headway.server.errors import ClientGone
 from headway.server.limits import Limits
 from tests.server.live import MODEL, Live, events, eventually, read_all, request_bytes, serving
 from tests.server.scripted_engine import Step, Submit
@@ -204,10 +208,18 @@ def test_a084_a_deadline_to_come_is_passed_on(live: Live) -> None:
     assert response.status_code == 200
     timeout_ns = live.engine.submits[0].timeout_ns
     assert timeout_ns is not None
-    assert timeout_ns > 10**18
-    for wrong in ("soon", "nan", "-1", "inf"):
-        response = live.post("/v1/chat/completions", body, headers={"x-request-deadline": wrong})
-        assert response.status_code == 400
+    assert timeout_ns > 10**16
+    odd = ("1e11", "9_999_999_999", "0x10", "9" * 400, "99999999999,1", "\u0669")
+    for wrong in ("soon", "nan", "-1", "inf", "", *odd):
+        headers = {"x-request-deadline": wrong.encode()}
+        assert live.post("/v1/chat/completions", body, headers=headers).status_code == 400
+
+
+@pytest.mark.parametrize("deadline", ["9" * 10, "9" * 11, "9" * 12, "9" * 15 + ".999999999"])
+def test_a084_no_deadline_is_too_far_for_the_wire(live: Live, deadline: str) -> None:
+    body = {"model": MODEL, "messages": HI, "n": 2}
+    assert live.post("/v1/chat/completions", body, headers={"x-request-deadline": deadline}).status_code == 200
+    assert not live.engine.running
 
 
 LEAVE = [
@@ -325,6 +337,57 @@ def test_drain_ends_what_takes_too_long_with_an_error(directory: Path) -> None:
     assert b"the server is stopping" in received
     assert b"[DONE]" not in received
     assert live.engine.cancelled
+
+
+def test_a072_a_whole_answer_is_handed_over_as_it_is_read() -> None:
+    sent: list[bytes] = []
+
+    async def send(message: dict[str, Any]) -> None:
+        if len(sent) == 3:
+            await asyncio.sleep(60)
+        sent.append(message.get("body", b""))
+
+    async def run(body: bytes) -> None:
+        await JsonAnswer(body, 0.05)({"type": "http"}, None, send)
+
+    with pytest.raises(ClientGone):
+        asyncio.run(run(bytes(10_000_000)))
+    assert 0 < sum(map(len, sent)) < 200_000
+
+
+def test_a134_tokens_that_are_counted_are_charged_to_the_request(directory: Path) -> None:
+    with serving(directory, limits=Limits(held_bytes=20_000_000, drain_s=2.0)) as live:
+        body = {"prompt": "a b " * 90_000}
+        assert live.post("/tokenize", body).json()["count"] > 200_000
+        inflight = live.server._app.inflight
+        with inflight.request() as held:
+            held.grow(10_000_000)
+            assert live.post("/tokenize", body).status_code == 503
+        assert live.post("/tokenize", {"prompt": "a b " * 200_000}).json()["error"]["code"] == "request_too_large"
+        assert inflight.held_bytes == 0
+        assert live.post("/tokenize", body).status_code == 200
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a030_preempt_memory_09_logprobs_are_charged_to_the_request(directory: Path, stream: bool) -> None:
+    with serving(directory, limits=Limits(held_bytes=1_000_000, drain_s=2.0)) as live:
+        asked = {"prompt": [5] * 100, "echo": True, "logprobs": 20, "max_tokens": 0, "stream": stream}
+        assert live.complete(**asked).status_code == 200
+        answer = live.complete(**asked, n=8)
+        assert answer.status_code == 400
+        assert answer.json()["error"]["code"] == "request_too_large"
+        assert len(live.engine.submits) == 1
+        assert live.server._app.inflight.held_bytes == 0
+
+
+def test_a030_a_whole_answer_that_grows_too_large_is_ended(directory: Path) -> None:
+    with serving(directory, limits=Limits(held_bytes=200_000, drain_s=2.0)) as live:
+        live.draws([[5]] * 100_000)
+        answer = live.chat(logprobs=True, top_logprobs=20)
+        assert answer.json()["error"]["code"] == "request_too_large"
+        eventually(lambda: not live.engine.running)
+        assert live.engine.drawn < 150
+        assert live.chat(logprobs=True, top_logprobs=20, stream=True).status_code == 200
 
 
 def test_while_draining_a_request_over_an_open_connection_is_refused(directory: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from headway.engine.messages import Submit
@@ -10,9 +11,11 @@ from headway.scheduler.receipt import Receipt
 from headway.scheduler.request import FinishReason
 from headway.server.engine import Delta
 from headway.server.prompt import Prompt
-from headway.server.scored import ScoredToken, scored
+from headway.server.scored import ScoredToken, logprobs_bytes, scored
 from headway.server.stops import StopStrings
 from headway.server.text import TokenText, Utf8Stream
+
+PIECE_BYTES = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,11 @@ class Piece:
     tokens: tuple[ScoredToken, ...] = ()
     finish_reason: FinishReason | None = None
     stop_reason: str | int | None = None
+
+    @property
+    def held_bytes(self) -> int:
+        """About what it takes in memory."""
+        return PIECE_BYTES + 4 * len(self.text) + sum(logprobs_bytes(1, len(token.top)) for token in self.tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +102,7 @@ class Choice:
             if self._wants_logprobs:
                 entry = entries[i] if i < len(entries) else None
                 self._scored.append(scored(self._text, token_id, self._decoded_chars, entry))
-            text = self._utf8.feed(self._text.bytes_of(token_id))
-            self._decoded_chars += len(text)
-            emitted = self._stops.feed(text)
+            emitted = self._stops.feed(self._decoded([token_id]))
             sent.append(emitted.text)
             if emitted.stopped_by is not None:
                 self.stopped_by = emitted.stopped_by
@@ -115,8 +121,7 @@ class Choice:
     def _echo(self) -> tuple[str, tuple[ScoredToken, ...]]:
         if not self._wants_logprobs:
             prompt = self._prompt
-            return prompt.text if prompt.text is not None else self._text.decode(prompt.token_ids), ()
-        utf8 = Utf8Stream()
+            return prompt.text if prompt.text is not None else self._decoded(prompt.token_ids), ()
         ids = self._prompt.token_ids
         # Nothing predicts the first token, so an engine may or may not send an entry for it.
         known = self._prompt_entries[-(len(ids) - 1) :] if len(ids) > 1 else []
@@ -125,10 +130,14 @@ class Choice:
         parts: list[str] = []
         for token_id, entry in zip(ids, entries, strict=False):
             tokens.append(scored(self._text, token_id, self._decoded_chars, entry))
-            part = utf8.feed(self._text.bytes_of(token_id))
-            self._decoded_chars += len(part)
-            parts.append(part)
+            parts.append(self._decoded([token_id]))
         return "".join(parts), tuple(tokens)
+
+    def _decoded(self, token_ids: Sequence[int]) -> str:
+        """Goes on where the last call ended: a character may begin in the prompt and end in what was drawn."""
+        text = self._utf8.feed(b"".join(map(self._text.bytes_of, token_ids)))
+        self._decoded_chars += len(text)
+        return text
 
     def _take_scored(self, everything: bool) -> tuple[ScoredToken, ...]:
         """Entries go out with the text that their tokens begin in; those behind a stop string never do."""
@@ -139,3 +148,13 @@ class Choice:
         taken = tuple(self._scored[:ready])
         del self._scored[:ready]
         return taken
+
+
+def prompt_logprobs_bytes(choices: Iterable[Choice]) -> int:
+    """About what the log-probabilities of the prompts will take: they are kept until the last of them has come."""
+    submits = [choice.submit for choice in choices]
+    return sum(
+        logprobs_bytes(submit.num_prompt_tokens, submit.sampling.prompt_logprobs)
+        for submit in submits
+        if submit.sampling.prompt_logprobs is not None
+    )

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from headway.server.errors import ApiError, ClientGone, shown
@@ -16,6 +17,7 @@ from headway.server.limits import Limits
 Result = TypeVar("Result")
 ABORT = "headway.abort"
 """ASGI extension: a function that drops the connection at once."""
+_PART_BYTES = 64 * 1024
 
 
 async def read_json(request: Request, limits: Limits) -> bytes:
@@ -95,3 +97,19 @@ class Writer:
             if self._abort is not None:
                 self._abort()
             raise ClientGone from None
+
+
+class JsonAnswer(Response):
+    """A whole answer, handed over no faster than the client reads it: what it leaves unread would pile up uncounted."""
+
+    def __init__(self, body: bytes, write_stall_s: float) -> None:
+        super().__init__(body, media_type="application/json")
+        self._write_stall_s = write_stall_s
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+        body = bytes(self.body)
+        writer = Writer(scope, send, self._write_stall_s)
+        await writer.start(200, {"content-type": "application/json", "content-length": str(len(body))})
+        for start in range(0, len(body), _PART_BYTES):
+            end = start + _PART_BYTES
+            await writer.write(body[start:end], last=end >= len(body))

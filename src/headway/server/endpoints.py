@@ -6,7 +6,7 @@ import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import msgspec
 from starlette.requests import Request
@@ -16,46 +16,25 @@ from headway.server import connection
 from headway.server.admission import Model, Wanted, choices_of
 from headway.server.answers import Answer, ChatAnswer, CompletionAnswer
 from headway.server.auth import Caller
-from headway.server.choices import Piece
+from headway.server.choices import Piece, prompt_logprobs_bytes
 from headway.server.engine import EngineClient
 from headway.server.errors import ApiError, invalid, shown
 from headway.server.gate import describe
-from headway.server.inflight import Inflight
+from headway.server.inflight import Held, Inflight
 from headway.server.job import Job, collect
 from headway.server.metrics import Metrics
 from headway.server.prompt import Prompt
-from headway.server.protocol import DetokenizeRequest, GenerationRequest, check_stream_options, decode
-from headway.server.protocol_chat import ChatRequest, TokenizeRequest
+from headway.server.protocol import GenerationRequest, check_stream_options, decode
+from headway.server.protocol_chat import ChatRequest
 from headway.server.protocol_completions import DEFAULT_MAX_TOKENS, CompletionRequest
+from headway.server.protocol_models import Detokenized, DetokenizeRequest, ModelCard, ModelList, TokenizeRequest, Tokens
 from headway.server.settings import Settings
 from headway.server.sse import PING, EventStream, event
 from headway.server.usage import usage_of
 
 Asked = TypeVar("Asked", bound=GenerationRequest)
-
-
-class ModelCard(msgspec.Struct, frozen=True, kw_only=True):
-    id: str
-    object: Literal["model"] = "model"
-    created: int
-    owned_by: str = "headway"
-    max_model_len: int
-    """Extension: prompt and completion together, in tokens."""
-
-
-class ModelList(msgspec.Struct, frozen=True):
-    data: list[ModelCard]
-    object: Literal["list"] = "list"
-
-
-class Tokens(msgspec.Struct, frozen=True):
-    tokens: list[int]
-    count: int
-    max_model_len: int
-
-
-class Detokenized(msgspec.Struct, frozen=True):
-    prompt: str
+TOKENISED_BYTES = 40
+"""For each byte of a body: at worst it is a token, an integer in a list."""
 
 
 class Endpoints:
@@ -69,12 +48,12 @@ class Endpoints:
         self._metrics = metrics
         self._card = ModelCard(id=settings.model, created=int(time.time()), max_model_len=model.max_context)
 
-    async def models(self, _: Request) -> Response:
-        return _json(ModelList([self._card]))
+    async def models(self, request: Request) -> Response:
+        return self._json(request, ModelList([self._card]))
 
     async def one_model(self, request: Request) -> Response:
         self._check_model(request.path_params["model"])
-        return _json(self._card)
+        return self._json(request, self._card)
 
     async def completions(self, request: Request) -> Response:
         asked = await self._read(request, CompletionRequest)
@@ -102,13 +81,18 @@ class Endpoints:
         if asked.messages is not None:
             prompt = await prompts.chat(asked.messages, asked.add_generation_prompt is not False)
         else:
+            held = _held(request)
+            held.grow(TOKENISED_BYTES * held.bytes)
             prompt = await prompts.text(asked.prompt or "", asked.add_special_tokens is not False)
-        return _json(Tokens(prompt.token_ids, len(prompt.token_ids), self._model.max_context))
+        return self._json(request, Tokens(prompt.token_ids, len(prompt.token_ids), self._model.max_context))
 
     async def detokenize(self, request: Request) -> Response:
         asked = decode(await connection.read_json(request, self._settings.limits), DetokenizeRequest)
         self._check_model(asked.model)
-        return _json(Detokenized(await self._model.prompts.detokenized(asked.tokens, "tokens")))
+        if len(asked.tokens) > self._model.max_context:
+            most = self._model.max_context
+            raise invalid(f"`tokens`: at most {most} fit in the context, not {len(asked.tokens)}", "tokens")
+        return self._json(request, Detokenized(await self._model.prompts.detokenized(asked.tokens, "tokens")))
 
     async def _read(self, request: Request, kind: type[Asked]) -> Asked:
         asked = decode(await connection.read_json(request, self._settings.limits), kind)
@@ -126,6 +110,8 @@ class Endpoints:
     ) -> Response:
         caller: Caller = request.scope["headway.caller"]
         choices = choices_of(asked, wanted, prompts, self._model, caller, _id(request))
+        held = _held(request)
+        held.grow(prompt_logprobs_bytes(choices))
         job = Job(choices, self._metrics, self._settings.limits.ping_s)
         lengths = [len(prompt.token_ids) for prompt in prompts]
         if asked.stream:
@@ -133,8 +119,15 @@ class Endpoints:
             stall_s = self._settings.limits.write_stall_s
             return EventStream(events, stall_s, partial(describe, request_id=_id(request)))
         with self._inflight.job(job):
-            pieces = await connection.while_connected(request.receive, collect(job.pieces(self._engine)))
-        return Response(answer.whole(pieces, usage_of(lengths, job.receipts)), media_type="application/json")
+            pieces = await connection.while_connected(request.receive, collect(job.pieces(self._engine), held.grow))
+        return self._whole(request, answer.whole(pieces, usage_of(lengths, job.receipts)))
+
+    def _json(self, request: Request, value: msgspec.Struct) -> Response:
+        return self._whole(request, msgspec.json.encode(value))
+
+    def _whole(self, request: Request, body: bytes) -> Response:
+        _held(request).grow(len(body))
+        return connection.JsonAnswer(body, self._settings.limits.write_stall_s)
 
     async def _events(
         self, job: Job, answer: Answer, lengths: Sequence[int], includes_usage: bool
@@ -170,5 +163,6 @@ def _id(request: Request) -> str:
     return id
 
 
-def _json(value: msgspec.Struct) -> Response:
-    return Response(msgspec.json.encode(value), media_type="application/json")
+def _held(request: Request) -> Held:
+    held: Held = request.scope["headway.held"]
+    return held

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from headway.server.errors import overloaded
+from headway.server.errors import ApiError, overloaded
 from headway.server.job import Job
 
 
@@ -17,8 +17,12 @@ class Held:
         self.bytes = 0
 
     def grow(self, size: int) -> None:
-        """Raises ApiError (503) when all requests together hold too much."""
-        if self._inflight.held_bytes + size > self._inflight.held_limit:
+        """Raises ApiError: 400 when this request alone would hold too much, 503 when all together would."""
+        limit = self._inflight.held_limit
+        if self.bytes + size > limit:
+            why = f"the request alone needs {self.bytes + size} bytes of memory, more than the limit of {limit}"
+            raise ApiError(400, why, code="request_too_large", headers={"connection": "close"})
+        if self._inflight.held_bytes + size > limit:
             raise overloaded("the requests being answered hold too much memory", close=True)
         self._inflight.held_bytes += size
         self.bytes += size

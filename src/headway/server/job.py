@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, suppress
 
 from headway.scheduler.receipt import Receipt
 from headway.server.choices import Choice, Piece
-from headway.server.engine import EngineClient, EngineError, EngineFailed, Expired, Generation, Refusal
+from headway.server.engine import EngineClient, EngineFailed, Expired, Generation, Refusal
 from headway.server.metrics import Metrics, ObservedSequence
 
 QUEUED_PIECES = 64
@@ -75,7 +75,7 @@ class Job:
         try:
             for choice in self._choices:
                 generations.append(engine.generate(choice.submit))
-        except EngineError:
+        except BaseException:
             for generation in generations:
                 generation.cancel()
             for observed in self._observed:
@@ -121,11 +121,12 @@ async def _read(choice: Choice, generation: Generation, observed: ObservedSequen
         await queue.put(error)
 
 
-async def collect(pieces: AsyncGenerator[Piece | Ping]) -> dict[int, list[Piece]]:
-    """All pieces, by choice. Raises EngineError."""
+async def collect(pieces: AsyncGenerator[Piece | Ping], grow: Callable[[int], None]) -> dict[int, list[Piece]]:
+    """All pieces, by choice. Raises EngineError, and what `grow` raises when they are too many bytes."""
     by_choice: dict[int, list[Piece]] = {}
     async with aclosing(pieces):
         async for piece in pieces:
             if isinstance(piece, Piece):
+                grow(piece.held_bytes)
                 by_choice.setdefault(piece.index, []).append(piece)
     return by_choice

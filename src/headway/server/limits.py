@@ -35,7 +35,7 @@ class Limits:
     requests: int = 2048
     """Being answered at one time."""
     held_bytes: int = 256 * 1024 * 1024
-    """Bodies of the requests being answered."""
+    """Of the requests being answered: bodies, log-probabilities, whole answers."""
     inline_bytes: int = 4096
     """Text up to here is rendered and tokenised on the event loop, more of it in a thread."""
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import Any
 
-from headway.server import endpoints as shapes
 from headway.server.errors import ErrorBody
-from headway.server.protocol import DetokenizeRequest, schema_of
-from headway.server.protocol_chat import ChatCompletion, ChatRequest, TokenizeRequest
+from headway.server.protocol import schema_of
+from headway.server.protocol_chat import ChatCompletion, ChatRequest
 from headway.server.protocol_completions import Completion, CompletionRequest
+from headway.server.protocol_models import Detokenized, DetokenizeRequest, ModelCard, ModelList, TokenizeRequest, Tokens
 
 _POST: dict[str, tuple[type, type]] = {
     "/v1/completions": (CompletionRequest, Completion),
     "/v1/chat/completions": (ChatRequest, ChatCompletion),
-    "/tokenize": (TokenizeRequest, shapes.Tokens),
-    "/detokenize": (DetokenizeRequest, shapes.Detokenized),
+    "/tokenize": (TokenizeRequest, Tokens),
+    "/detokenize": (DetokenizeRequest, Detokenized),
 }
-_GET: dict[str, type | None] = {"/v1/models": shapes.ModelList, "/health": None, "/metrics": None}
+_GET: dict[str, type | None] = {"/v1/models": ModelList, "/health": None, "/metrics": None}
 
 
 def openapi() -> dict[str, Any]:
@@ -27,7 +27,7 @@ def openapi() -> dict[str, Any]:
     paths["/v1/models/{model}"] = {
         "get": {
             "parameters": [{"name": "model", "in": "path", "required": True, "schema": {"type": "string"}}],
-            "responses": _responses(_json_of(shapes.ModelCard)),
+            "responses": _responses(_json_of(ModelCard)),
         }
     }
     for path, (request, answer) in _POST.items():
@@ -37,7 +37,7 @@ def openapi() -> dict[str, Any]:
         body = {"required": True, "content": _json_of(request)}
         paths[path] = {"post": {"requestBody": body, "responses": _responses(content)}}
     kinds = [kind for pair in _POST.values() for kind in pair]
-    schemas = schema_of(*kinds, shapes.ModelList, shapes.ModelCard, ErrorBody)
+    schemas = schema_of(*kinds, ModelList, ModelCard, ErrorBody)
     return {
         "openapi": "3.1.0",
         "info": {"title": "Headway", "version": version("headway")},

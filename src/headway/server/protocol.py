@@ -67,11 +67,6 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
         return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
 
 
-class DetokenizeRequest(msgspec.Struct, frozen=True, kw_only=True):
-    tokens: list[TokenId]
-    model: str | None = None
-
-
 RequestT = TypeVar("RequestT", bound=msgspec.Struct)
 
 _AT = re.compile(r" - at `\$\.?(?P<param>.*)`$")

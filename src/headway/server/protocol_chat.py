@@ -39,16 +39,6 @@ class ChatRequest(GenerationRequest, frozen=True, kw_only=True):
     """Extension: whether the template begins the assistant's message; true if absent."""
 
 
-class TokenizeRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Either `prompt` or `messages`, encoded as /v1/completions and /v1/chat/completions would."""
-
-    model: str | None = None
-    prompt: str | None = None
-    messages: Annotated[list[Message], Meta(min_length=1, max_length=SCHEMA.messages)] | None = None
-    add_special_tokens: bool | None = None
-    add_generation_prompt: bool | None = None
-
-
 class TopLogprob(msgspec.Struct, frozen=True):
     token: str
     logprob: float

@@ -27,6 +27,11 @@ class ScoredToken:
         return self.raw.decode("utf-8", "replace")
 
 
+def logprobs_bytes(positions: int, top: int) -> int:
+    """About what the scores of so many positions take in memory: small objects each, so no small numbers."""
+    return 128 * positions * (2 + top)
+
+
 def scored(text: TokenText, token_id: int, offset: int, entry: TokenLogprobs | None) -> ScoredToken:
     if entry is None:
         return ScoredToken(token_id, text.raw_bytes_of(token_id), offset, None, ())
