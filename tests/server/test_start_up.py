@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from headway.engine.errors import ModelError
 from headway.scheduler.config import ConfigError
 from headway.server import model_text
 from headway.server.app import build_app
@@ -53,14 +54,27 @@ def test_a102_a_file_that_is_too_large(tmp_path: Path, monkeypatch: pytest.Monke
         ("tokenizer.json", "\xff", "tokenizer.json"),
         ("tokenizer_config.json", "[", "is not JSON"),
         ("tokenizer_config.json", "[]", "JSON object"),
+        ("tokenizer_config.json", "[" * 100_000, "is not JSON"),
+        ("tokenizer_config.json", '{"chat_template": "{% for %}"}', "template"),
+        ("generation_config.json", '{"eos_token_id": "2"}', "eos_token_id"),
+        ("generation_config.json", '{"eos_token_id": [null]}', "eos_token_id"),
         ("chat_template.jinja", "{% for %}", "template"),
+        ("chat_template.jinja", "{{" + "(" * 20_000, "template"),
+        ("chat_template.jinja", "{% if 1 %}" * 3000 + "{% endif %}" * 3000, "template"),
     ],
 )
 def test_files_that_can_not_be_used(tmp_path: Path, name: str, content: str, match: str) -> None:
     write_model(tmp_path)
     (tmp_path / name).write_text(content, "latin-1")
-    with pytest.raises(ConfigError, match=match):
+    with pytest.raises((ConfigError, ModelError), match=match):
         ModelText.from_directory(tmp_path)
+
+
+@pytest.mark.parametrize("named", [["x"], [None], [{}], [{"name": "default"}], [{"name": "default", "template": 5}]])
+def test_a_list_that_names_no_template(tmp_path: Path, named: list[object]) -> None:
+    write_model(tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": named}))
+    assert ModelText.from_directory(tmp_path).template is None
 
 
 def test_no_tokenizer(tmp_path: Path) -> None:
@@ -86,10 +100,10 @@ def test_a_tokenizer_that_cuts_is_told_not_to() -> None:
 
 def test_where_end_tokens_come_from(tmp_path: Path) -> None:
     write_model(tmp_path)
-    assert ModelText.from_directory(tmp_path).eos_token_ids == (STOP, 0)
+    assert ModelText.from_directory(tmp_path).eos_token_ids == (0, STOP)
     (tmp_path / "generation_config.json").unlink()
     (tmp_path / "config.json").write_text(json.dumps({"eos_token_id": 0}))
-    assert ModelText.from_directory(tmp_path).eos_token_ids == (0,)
+    assert ModelText.from_directory(tmp_path).eos_token_ids == (0, STOP)
     (tmp_path / "config.json").unlink()
     assert ModelText.from_directory(tmp_path).eos_token_ids == (STOP,)
 

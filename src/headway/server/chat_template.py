@@ -27,7 +27,7 @@ class ChatTemplate:
         environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
         try:
             self._template = environment.from_string(source)
-        except TemplateError as error:
+        except (TemplateError, RecursionError) as error:
             raise ConfigError(f"the chat template can't be read: {error}") from None
         self._variables = dict(variables)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tokenizers import Tokenizer
 
+from headway.engine.model_files import eos_token_ids, read_json
 from headway.scheduler.config import ConfigError
 from headway.server.chat_template import ChatTemplate
 from headway.server.text import TokenText
@@ -25,10 +25,11 @@ class ModelText:
 
     @classmethod
     def from_directory(cls, directory: Path) -> ModelText:
-        """Reads tokenizer.json and, where present, the other Hugging Face files. Raises ConfigError."""
-        tokens = TokenText(_tokenizer(directory / "tokenizer.json"))
-        config = _json(directory / "tokenizer_config.json")
-        return cls(tokens, _template(directory, config), _eos_token_ids(directory, config, tokens))
+        """Reads tokenizer.json and, where present, the other Hugging Face files. Raises ConfigError or ModelError."""
+        tokenizer = _tokenizer(directory / "tokenizer.json")
+        path = directory / "tokenizer_config.json"
+        config = read_json(path) if path.exists() else {}
+        return cls(TokenText(tokenizer), _template(directory, config), eos_token_ids(directory, tokenizer))
 
 
 def _tokenizer(path: Path) -> Tokenizer:
@@ -44,7 +45,8 @@ def _template(directory: Path, config: dict[str, Any]) -> ChatTemplate | None:
     path = directory / "chat_template.jinja"
     source = _read(path) if path.exists() else config.get("chat_template")
     if isinstance(source, list):  # several named templates
-        source = next((entry.get("template") for entry in source if entry.get("name") == "default"), None)
+        named = (entry for entry in source if isinstance(entry, dict))
+        source = next((entry.get("template") for entry in named if entry.get("name") == "default"), None)
     if not isinstance(source, str):
         return None
     names = [name for name in config if name.endswith("_token")]
@@ -55,27 +57,6 @@ def _token(value: Any) -> str | None:
     """A special token is written as a string or as {"content": string, ...}."""
     content = value.get("content") if isinstance(value, dict) else value
     return content if isinstance(content, str) else None
-
-
-def _eos_token_ids(directory: Path, config: dict[str, Any], tokens: TokenText) -> tuple[int, ...]:
-    for name in ("generation_config.json", "config.json"):
-        value = _json(directory / name).get("eos_token_id")
-        if value is not None:
-            return tuple(value) if isinstance(value, list) else (int(value),)
-    eos = _token(config.get("eos_token"))
-    return (tokens.special[eos],) if eos in tokens.special else ()
-
-
-def _json(path: Path) -> dict[str, Any]:
-    if not path.exists():
-        return {}
-    try:
-        value = json.loads(_read(path))
-    except ValueError as error:
-        raise ConfigError(f"{path.name} is not JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise ConfigError(f"{path.name} must hold a JSON object")
-    return value
 
 
 def _read(path: Path) -> str:
