@@ -1,0 +1,177 @@
+"""`headway simulate`: what it prints, what it writes, what it says of mistakes, and what is left after Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner, Result
+
+from headway.cli.simulate import simulate
+from headway.simulator import simulation
+from headway.simulator.record import COLUMNS
+from tests.scheduler.drive import Drive, request
+from tests.scheduler.drive import config as real_config
+
+TRACES = Path(__file__).parents[1] / "data" / "traces"
+AZURE = ("--trace", str(TRACES / "azure_conv.csv"))
+
+
+def called(*arguments: str) -> Result:
+    return CliRunner().invoke(simulate, arguments)
+
+
+def answer(*arguments: str) -> dict[str, Any]:
+    result = called(*arguments, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.output)
+
+
+def test_a_trace_as_json() -> None:
+    found = answer(*AZURE, "--requests", "100", "--replicas", "2", "--seed", "5", "--slo-ttft", "0.03")
+    assert (found["calls"], found["finished"], found["chips"], found["seed"]) == (100, 100, 2, 5)
+    assert found["cost_model"] == "floor"
+    assert 0 < found["ttft_s"]["p50"] <= found["ttft_s"]["p99"] <= found["ttft_s"]["max"]
+    assert 0 < found["goodput_share"] < 1
+    assert found["charged_s"] == pytest.approx(found["busy_s"])
+    assert sum(found["bound_share"].values()) == pytest.approx(1)
+
+
+def test_text_says_the_same_and_what_is_assumed() -> None:
+    text = called(*AZURE, "--requests", "20").output
+    for word in ("TTFT", "TPOT", "ITL", "goodput", "bound", "J a token", "USD a million tokens", "floor"):
+        assert word in text
+
+
+@pytest.mark.parametrize("trace", ["mooncake_conversation.jsonl", "coding_agent_sessions.jsonl"])
+def test_other_traces(trace: str) -> None:
+    found = answer("--trace", str(TRACES / trace), "--requests", "30", "--router", "prefix", "--replicas", "2")
+    assert found["calls"] >= 30
+    assert found["finished"] > 20, "some sessions outgrow the context of the model"
+    assert found["hit_rate"] > 0
+
+
+def test_generated_workloads_and_seeds() -> None:
+    arguments = ("--requests", "40", "--rate", "20", "--input-tokens", "300~0.5")
+    one, again, other = (answer(*arguments, "--seed", seed) for seed in "112")
+    assert one == again
+    assert one["input_tokens"] != other["input_tokens"]
+    agents = answer("--agents", "tracelab", "--sessions", "3", "--requests", "20", "--router", "session")
+    assert agents["finished"] == agents["calls"] >= 20
+
+
+def test_a_calibrated_step_is_slower_than_the_floor() -> None:
+    floor = answer(*AZURE, "--requests", "30")
+    fitted = answer(*AZURE, "--requests", "30", "--calibrated", "vllm")
+    assert fitted["tpot_s"]["p50"] > floor["tpot_s"]["p50"]
+    assert fitted["cost_model"] == "calibrated to vllm"
+
+
+def test_static_batching_and_reservation_are_heard() -> None:
+    many = ("--requests", "60", "--rate", "1000", "--output-tokens", "10-400", "--max-running", "8")
+    continuous, static = (answer(*many, "--batching", kind) for kind in ("continuous", "static"))
+    assert static["duration_s"] > 1.2 * continuous["duration_s"]
+    few_blocks = ("--requests", "40", "--rate", "1000", "--num-blocks", "300", "--max-output", "2000")
+    on_demand, reserved = (answer(*few_blocks, "--reservation", kind) for kind in ("demand", "worst_case"))
+    assert reserved["preemptions"] == 0
+    assert reserved["queue_s"]["mean"] > on_demand["queue_s"]["mean"]
+
+
+def test_the_table_adds_up_to_the_summary(tmp_path: Path) -> None:
+    path = tmp_path / "calls.parquet"
+    found = answer(*AZURE, "--requests", "50", "--out", str(path))
+    table = pq.read_table(path)
+    assert tuple(table.column_names) == COLUMNS
+    column = {name: table[name].to_pylist() for name in COLUMNS}
+    assert sum(column["output_tokens"]) == found["output_tokens"]
+    assert sum(column["energy_j"]) == pytest.approx(found["energy_j"])
+    assert sum(column["cost_usd"]) == pytest.approx(found["charged_usd"])
+    assert (sum(column["device_share_ns"]) + sum(column["host_share_ns"])) / 1e9 == pytest.approx(found["busy_s"])
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--trace", "/nowhere"), "/nowhere:1: No such file"),
+        (("--model", "nope"), "model 'nope' is not known; near:"),
+        (("--system", "nope"), "system 'nope' is not known"),
+        (("--model", "deepseek-v3"), "no room for a KV block"),
+        (("--router", "nope"), "router must be one of round-robin"),
+        (("--block-size", "48"), "block_size must be a power of two"),
+        (("--chunk", "8"), "max_step_tokens (8) must be at least max_running (256)"),
+        (("--tensor", "3"), "tensor parallelism 3 does not divide 32 heads"),
+        (("--calibrated", "nope"), "calibration 'h100-sxm/nope' is not known"),
+        (("--input-tokens", "-1"), "lengths '-1' are not understood"),
+        (("--weights", "fp3"), "number format 'fp3' is not known"),
+        (("--rate", "nan"), "rate"),
+    ],
+)
+def test_a_mistake_gets_one_line(arguments: tuple[str, ...], message: str, tmp_path: Path) -> None:
+    result = called(*arguments, "--out", str(tmp_path / "t.parquet"))
+    assert result.exit_code in (1, 2)
+    assert message in result.output
+    assert "Traceback" not in result.output
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_trace_that_turns_bad_leaves_nothing_half_written(tmp_path: Path) -> None:
+    trace, out = tmp_path / "t.csv", tmp_path / "t.parquet"
+    trace.write_text((TRACES / "azure_conv.csv").read_text() + "2023-11-16 19:00:00,-5,1\n")
+    result = called("--trace", str(trace), "--out", str(out))
+    assert result.exit_code == 1
+    assert f"{trace}:402: ContextTokens must be a whole number" in result.output
+    assert sorted(tmp_path.iterdir()) == [trace]
+
+
+def test_after_an_interrupt_what_was_done_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    add = simulation.Results.add
+
+    def interrupted(results: simulation.Results, record: Any) -> None:
+        if results.num_records == 20:
+            raise KeyboardInterrupt
+        add(results, record)
+
+    monkeypatch.setattr(simulation.Results, "add", interrupted)
+    out = tmp_path / "t.parquet"
+    found = answer(*AZURE, "--out", str(out))
+    assert found["interrupted"] is True
+    assert found["calls"] == pq.read_table(out).num_rows == 20
+
+
+# Replay
+
+
+def real_log() -> list[bytes]:
+    """Of a brain and a body that know tokens, with a shared prefix and a preemption."""
+    drive = Drive(real_config(16), depth=2)
+    drive.add(*(request(f"r{i}", 20, 12) for i in range(4)))
+    drive.run()
+    return drive.log
+
+
+def test_a_log_is_replayed_and_a_changed_one_is_not(tmp_path: Path) -> None:
+    log = real_log()
+    path = tmp_path / "steps.jsonl"
+    path.write_bytes(b"".join(log))
+    found = json.loads(called("--replay", str(path), "--json").output)
+    assert found["requests"] == 4
+    assert found["steps"] > 10
+    line = next(i for i, record in enumerate(log) if b'"event":"plan"' in record and b'"rows":4' in record)
+    log[line] = log[line].replace(b'"rows":4', b'"rows":3')
+    path.write_bytes(b"".join(log))
+    result = called("--replay", str(path))
+    assert result.exit_code == 1
+    assert f"line {line + 1}: plan differs" in result.output
+
+
+def test_a_log_is_a_workload_too(tmp_path: Path) -> None:
+    path = tmp_path / "steps.jsonl"
+    path.write_bytes(b"".join(real_log()))
+    found = answer("--trace", str(path), "--block-size", "4", "--model", "smollm2-135m")
+    assert found["finished"] == 4
+    assert found["input_tokens"] == 80
+    assert found["hit_rate"] > 0
