@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from headway.bench.load import Pace
-from headway.workload.call import Call, Session, Workload, WorkloadError
+from headway.workload.call import Call, Session, Workload, WorkloadError, faster
 from headway.workload.lengths import Fixed
 from headway.workload.synthetic import Synthetic
 from tests.bench.asking import drive
@@ -34,7 +34,7 @@ def test_open_loop_keeps_its_times_however_slow_the_answers() -> None:
 
 def test_speed_scales_arrivals() -> None:
     server = Server(lambda _: answer(1.0, []))
-    drive(Workload("w", lone([0.0, 10.0, 20.0])), server, Pace(speed=4))
+    drive(faster(Workload("w", lone([0.0, 10.0, 20.0])), 4), server)
     assert second(server) == pytest.approx([0.0, 2.5, 5.0])
 
 

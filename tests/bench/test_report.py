@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
@@ -22,6 +23,7 @@ from headway.bench.results import ResultError, write_run
 from headway.bench.run import Run
 from headway.bench.slo import Slo
 from headway.bench.summary import summarise
+from headway.cli.simulate import simulate
 from headway.report.cases import Case, case_of, read_cases
 from headway.report.charts import charts, pareto
 from headway.report.page import page
@@ -44,7 +46,7 @@ def made_run(records: list[Record], label: str, concurrency: int) -> Run:
         endpoint=ENDPOINT,
         server={"id": label},
         workload={"name": "w", "seed": 0},
-        load={"concurrency": concurrency, "speed": 1.0},
+        load={"concurrency": concurrency},
         prompts={},
         client={},
         slo=SLO,
@@ -69,7 +71,7 @@ def simulated(tmp_path: Path, **around: Any) -> list[Case]:
         "interactivity_tokens_per_s": 5.0,
         "output_tokens_per_s": 4.0,
         "goodput_share": 0.5,
-        "calls": 12,
+        "finished": 12,
         "refused": {"expired": 1},
     }
     path = tmp_path / "simulated.json"
@@ -171,6 +173,17 @@ def test_a_simulations_quantiles_are_on_the_axes_of_the_measured_cdf(tmp_path: P
     (chart,) = [chart for chart in charts([measured(), *simulated(tmp_path)]) if chart.name == "cdf-ttft"]
     points = [row for row in chart.spec["data"]["values"] if not row.get("line")]
     assert [(row["x"], row["y"]) for row in points] == [(1.0, 0.5), (1.2, 0.9)]
+
+
+def test_the_simulators_own_result_is_read(tmp_path: Path) -> None:
+    options = ["--requests", "20", "--concurrency", "2", "--model", "smollm2-135m", "--json"]
+    result = CliRunner().invoke(simulate, [*options, "--out", str(tmp_path / "s.parquet")])
+    (tmp_path / "s.json").write_text(result.stdout)
+    (case,) = read_cases([tmp_path / "s.json", tmp_path / "s.parquet"])
+    assert (case.name, case.outcomes["finished"]) == ("smollm2-135m on 1 x h100-sxm, concurrency 2 (simulated)", 20)
+    assert set(case.samples) >= {"ttft_s", "tpot_s", "e2e_s"}
+    assert {"ttft_s", "tpot_s", "itl_s", "e2e_s"} <= case.spreads.keys()
+    assert len(error_tables([measured(concurrency=2), case])) == 1
 
 
 def test_a_table_of_simulated_requests_is_a_case(tmp_path: Path) -> None:

@@ -21,8 +21,6 @@ Send = Callable[[Call, bytes, float], Awaitable[Record]]
 class Pace:
     """How a workload is driven."""
 
-    speed: float = 1.0
-    """Open loop: arrivals come so many times as fast."""
     think: float = 1.0
     """Gaps within sessions last so many times as long."""
     duration_s: float | None = None
@@ -92,7 +90,7 @@ class Load:
         async with asyncio.TaskGroup() as group:
             open_tasks: set[asyncio.Task[Record | None]] = set()
             for session in self._workload.sessions:
-                due_s = start_s(session) / self._pace.speed
+                due_s = start_s(session)
                 if self._past_end(due_s):
                     break
                 await self._until(due_s - PREPARE_S)
@@ -112,7 +110,7 @@ class Load:
                 if number and call.arrival_s is None:
                     due_s = self._now_s() + call.gap_s * self._pace.think
                 elif number and call.arrival_s is not None:
-                    due_s = call.arrival_s / self._pace.speed
+                    due_s = call.arrival_s
                 if self._past_end(due_s):
                     break
                 body = self._prepare(call)

@@ -17,7 +17,7 @@ _PATH = click.Path(path_type=Path)
 @click.argument("url")
 @workload_options
 @click.option("--concurrency", metavar="N[,N…]", help="Closed loop: sessions in progress. Several: a sweep.")
-@click.option("--rate", metavar="R[,R…]", help="Open loop: sessions a second. Several: a sweep.")
+@click.option("--rate", metavar="R[,R…]", help="Open loop: sessions a second. [default: 1]")
 @click.option(
     "--speed", type=click.FloatRange(0, 1e6, min_open=True), default=1.0, help="A trace so many times as fast."
 )

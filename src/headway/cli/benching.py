@@ -35,7 +35,7 @@ from headway.cli.one_line import INTERRUPTED
 from headway.cli.workload_options import WorkloadChoice
 from headway.report.cases import case_of
 from headway.report.terminal import print_cases
-from headway.workload.call import WorkloadError
+from headway.workload.call import WorkloadError, faster
 
 _KEYS = ("HEADWAY_API_KEY", "OPENAI_API_KEY")
 MAX_POINTS = 100
@@ -118,7 +118,7 @@ async def _bench(
         tokenizer=tokenizer,
         overhead_tokens=overhead_tokens,
         prompt_seed=seed,
-        pace=Pace(options["speed"], options["think"], options["duration_s"]),
+        pace=Pace(options["think"], options["duration_s"]),
         slo=slo,
         warmup_requests=options["warmup"],
         max_lateness_s=options["max_lateness_s"],
@@ -156,10 +156,10 @@ async def _sweep(
     options: dict[str, Any],
 ) -> list[Run]:
     label = options["label"] or card["id"]
-    described = choice.described()
+    described = choice.described() | {"speed": options["speed"]}
 
     async def one(point: Point) -> tuple[Run, list[Record]]:
-        workload = choice.make(point.concurrency, point.rate_per_s)
+        workload = faster(choice.make(point.concurrency, point.rate_per_s), options["speed"])
         progress.begin(point.name, workload.num_calls)
         run, records = await bench.run(point.name, workload, described | point.described(), stop)
         run.label = label
@@ -191,7 +191,7 @@ def _points(concurrency: str | None, rate: str | None, choice: WorkloadChoice) -
         return [Point(concurrency=value) for value in _numbers("--concurrency", concurrency, int, 20_000)]
     if rate:
         return [Point(rate_per_s=value) for value in _numbers("--rate", rate, float, 1e6)]
-    return [Point() if choice.options["trace"] else Point(concurrency=1)]
+    return [Point(rate_per_s=choice.default_rate_per_s)]
 
 
 def _numbers(name: str, text: str, kind: Callable[[str], Any], most: float) -> list[Any]:

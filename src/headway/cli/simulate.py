@@ -108,6 +108,9 @@ def _simulate(options: dict[str, Any]) -> None:
         "router": setup.router,
         "cost_model": f"calibrated to {options['calibrated']}" if options["calibrated"] else "floor",
         "seed": seed,
+        "concurrency": options["concurrency"],
+        "rate_per_s": options["rate"],
+        "speed": options["speed"],
     }
     show_summary(described, summary, options["as_json"])
 

@@ -95,6 +95,13 @@ class WorkloadChoice:
             if value is not None
         }
 
+    @property
+    def default_rate_per_s(self) -> float | None:
+        """Of sessions, where neither rate nor concurrency is given; None: a trace has its own times."""
+        if self.options["trace"]:
+            return None
+        return 0.01 if self.options["agents"] else 1.0
+
     def make(self, concurrency: int | None, rate_per_s: float | None) -> Workload:
         """Closed loop by `concurrency`, open loop by `rate_per_s`; a trace without either keeps its own times.
 
@@ -127,7 +134,7 @@ class WorkloadChoice:
             return Agentic(
                 options["agents"],
                 options["sessions"],
-                rate_per_s=rate_per_s or 0.01,
+                rate_per_s=rate_per_s or self.default_rate_per_s or 1.0,
                 arrivals=options["arrivals"],
                 concurrency=concurrency,
                 shared_tokens=options["shared_tokens"],
@@ -137,7 +144,7 @@ class WorkloadChoice:
             options["requests"] or 100,
             parse_lengths(options["input_tokens"]),
             parse_lengths(options["output_tokens"]),
-            rate_per_s=rate_per_s or 1.0,
+            rate_per_s=rate_per_s or self.default_rate_per_s or 1.0,
             arrivals=options["arrivals"],
             cv=options["cv"],
             concurrency=concurrency,

@@ -91,15 +91,21 @@ def case_of(run: Run, records: Sequence[Record] = ()) -> Case:
 
 
 def read_cases(paths: Iterable[Path]) -> list[Case]:
-    """Runs, directories of runs, results of `headway simulate`. Raises ResultError."""
+    """Runs, directories of runs, results of `headway simulate`: a table of the same name as a summary gives that
+    summary its samples. Raises ResultError.
+    """
     from headway.report.simulated import read_simulated
 
     cases: list[Case] = []
+    paths = list(paths)
     for path in paths:
+        if path.suffix == ".parquet" and path.with_suffix(".json") in paths:
+            continue
         if path.is_dir():
             cases += [case_of(read_run(directory), read_records(directory)) for directory in _run_directories(path)]
         else:
-            cases += read_simulated(path)
+            table = path.with_suffix(".parquet")
+            cases += read_simulated(path, table if table != path and table in paths else None)
     if len(cases) > MAX_CASES:
         raise ResultError(f"{len(cases)} runs, where a report takes at most {MAX_CASES}")
     return _told_apart(cases)
@@ -137,8 +143,7 @@ def _load_of(run: Run) -> str:
         return f"concurrency {run.load['concurrency']}"
     if "rate_per_s" in workload:
         return f"{workload['rate_per_s']:g}/s"
-    speed = run.load.get("speed", 1.0)
-    return f"{workload['name']} x{speed:g}"
+    return f"{workload['name']} x{workload.get('speed', 1.0):g}"
 
 
 def _samples(records: Sequence[Record]) -> dict[str, Floats]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -23,17 +24,38 @@ _RATES = {
     "goodput_share": "slo_share",
     "hit_rate": "cached_share",
 }
+_DESCRIBED = (
+    "label",
+    "workload",
+    "seed",
+    "concurrency",
+    "rate_per_s",
+    "speed",
+    "model",
+    "system",
+    "chip",
+    "chips",
+    "replicas",
+    "router",
+    "cost_model",
+)
+_COUNTS = ("finished", "cut_at_limit")
 _COLUMNS = ("ttft_s", "tpot_s", "e2e_s")
 
 
-def read_simulated(path: Path) -> list[Case]:
-    """One case a summary. Raises ResultError."""
+def read_simulated(path: Path, table: Path | None = None) -> list[Case]:
+    """One case a summary; `table`: the requests of the only one. Raises ResultError."""
     if path.suffix == ".parquet":
         return [_from_table(path)]
     found = _summaries(_decoded(path))
     if not found:
         raise ResultError(f"{path}: no summary of a simulation in it (one with ttft_s and tpot_s)")
-    return [_from_summary(path, summary, around) for summary, around in found]
+    cases = [_from_summary(path, summary, around) for summary, around in found]
+    if table is None:
+        return cases
+    if len(cases) > 1:
+        raise ResultError(f"{table}: there are {len(cases)} summaries in {path.name}, and one table of requests")
+    return [replace(cases[0], samples=_from_table(table).samples)]
 
 
 def _decoded(path: Path) -> Any:
@@ -54,10 +76,10 @@ def _summaries(data: Any) -> list[tuple[dict[str, Any], dict[str, Any]]]:
         return [found for item in data for found in _summaries(item)]
     if not isinstance(data, dict):
         return []
+    around = {name: data[name] for name in _DESCRIBED if isinstance(data.get(name), str | int | float)}
     if isinstance(data.get("ttft_s"), dict) and isinstance(data.get("tpot_s"), dict):
-        return [(data, {})]
+        return [(data, around)]
     found = [pair for value in data.values() for pair in _summaries(value)]
-    around = {name: value for name, value in data.items() if isinstance(value, str | int | float)}
     return [(summary, around | outer) for summary, outer in found]
 
 
@@ -69,11 +91,11 @@ def _from_summary(path: Path, summary: dict[str, Any], around: dict[str, Any]) -
             spreads[key] = {name: Figure(float(x)) for name, x in value.items() if _is_number(x)}
         elif _is_number(value):
             spreads[key] = {"p50": Figure(float(value))}
-    calls, refused = summary.get("calls"), summary.get("refused")
-    outcomes = {"calls": calls} if isinstance(calls, int) else {}
+    refused = summary.get("refused")
+    outcomes = {name: n for name in _COUNTS if isinstance(n := summary.get(name), int)}
     outcomes |= {name: n for name, n in refused.items() if isinstance(n, int)} if isinstance(refused, dict) else {}
     return Case(
-        label=str(around.get("label") or around.get("model") or path.stem),
+        label=_label(around) or path.stem,
         load=_load(around),
         kind="simulated",
         spreads={key: spread for key, spread in spreads.items() if spread},
@@ -115,10 +137,16 @@ def _duration_s(columns: dict[str, Floats]) -> float:
     return float((columns["arrival_s"] + columns["e2e_s"]).max() - columns["arrival_s"].min())
 
 
+def _label(around: dict[str, Any]) -> str:
+    if around.get("label") or "chip" not in around:
+        return str(around.get("label") or around.get("model") or "")
+    return f"{around.get('model')} on {around.get('chips')} x {around['chip']}"
+
+
 def _load(around: dict[str, Any]) -> str:
     if _is_number(around.get("concurrency")):
         return f"concurrency {around['concurrency']}"
-    rate = around.get("rate_per_s", around.get("rate"))
+    rate = around.get("rate_per_s")
     return f"{rate:g}/s" if _is_number(rate) else ""
 
 

@@ -174,4 +174,4 @@ def _best(metric: Metric, figures: Sequence[Figure | None]) -> float | None:
 def _count(count: int, name: str) -> Cell:
     if not count:
         return Cell("0", "dim")
-    return Cell(f"{count:,}", "" if name in ("ok", "calls", "stop") else "bad")
+    return Cell(f"{count:,}", "" if name in ("ok", "finished", "stop") else "bad")
