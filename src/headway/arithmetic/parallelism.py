@@ -93,17 +93,25 @@ def weight_bytes(model: ModelShape, precision: Precision) -> int:
 
 def weight_bytes_per_chip(model: ModelShape, precision: Precision, parallelism: Parallelism) -> float:
     """Of the fullest chip: layers are dealt out evenly, rounded up; the first and the last stage hold a table each."""
+    return sum(weight_bytes_by_part(model, precision, parallelism).values())
+
+
+def weight_bytes_by_part(model: ModelShape, precision: Precision, parallelism: Parallelism) -> dict[str, float]:
+    """The same by part: attention, feed_forward, shared_experts, experts, router, norms, tables (embedding and head)."""
     parallelism.check(model)
-    layers_bytes = 0.0
+    stage = _fullest_stage(model, parallelism)
+    parts: dict[str, float] = {}
     for layer, layers in model.layer_counts:
         kv_heads = max(1, layer.attention.num_kv_heads)
         for m in layer_matrices(layer, model.hidden):
-            layers_bytes += layers * precision.of(m.part).size_bytes(m.params) / parallelism.cut(m, kv_heads)
-        layers_bytes += layers * precision.small.size_bytes(vector_params(layer, model.hidden))
+            held = layers * precision.of(m.part).size_bytes(m.params) / parallelism.cut(m, kv_heads)
+            parts[m.part] = parts.get(m.part, 0.0) + held * stage
+        norms = layers * precision.small.size_bytes(vector_params(layer, model.hidden))
+        parts["norms"] = parts.get("norms", 0.0) + norms * stage
     tables = 1 if model.tied_embeddings or parallelism.pipeline > 1 else 2
-    table_bytes = tables * precision.small.size_bytes(model.vocab * model.hidden) / parallelism.tensor
-    final_norm = precision.small.size_bytes(model.hidden)
-    return layers_bytes * _fullest_stage(model, parallelism) + table_bytes + final_norm
+    parts["tables"] = tables * precision.small.size_bytes(model.vocab * model.hidden) / parallelism.tensor
+    parts["norms"] += precision.small.size_bytes(model.hidden)
+    return parts
 
 
 def kv_bytes_per_chip(model: ModelShape, length: int, batch: int, precision: Precision, cut: Parallelism) -> float:

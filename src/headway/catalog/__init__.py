@@ -6,6 +6,7 @@ from headway.catalog.figure import CatalogError, Figure
 from headway.catalog.price import Price
 from headway.catalog.published import Published
 from headway.catalog.system import Link, System
+from headway.catalog.tier import Tier
 
 __all__ = [
     "Catalog",
@@ -16,6 +17,7 @@ __all__ = [
     "Price",
     "Published",
     "System",
+    "Tier",
     "load_catalog",
     "read_config",
 ]

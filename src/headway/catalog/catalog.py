@@ -15,12 +15,14 @@ from headway.catalog import calibration as calibration_table
 from headway.catalog import chip as chips_table
 from headway.catalog import energy as energy_table
 from headway.catalog import system as systems_table
+from headway.catalog import tier as tiers_table
 from headway.catalog.chip import Chip, chip
 from headway.catalog.figure import CatalogError, Figure
 from headway.catalog.price import Price, read_prices
 from headway.catalog.published import Published, read_published
 from headway.catalog.system import System, system
 from headway.catalog.table import Item, Schema, read_bounded, read_items
+from headway.catalog.tier import Tier, tier
 
 MAX_CONFIG_BYTES = 4_000_000
 Thing = TypeVar("Thing")
@@ -36,6 +38,7 @@ class Catalog:
     published: Mapping[str, Published]
     energy: Mapping[str, Figure]
     calibrations: Mapping[str, Mapping[str, Figure]]
+    tiers: Mapping[str, Tier]
     configs: Mapping[str, Traversable]
 
     def chip(self, name: str) -> Chip:
@@ -72,7 +75,8 @@ def read_config(file: Traversable) -> dict[str, Any]:
 
 def load_catalog(overlays: Iterable[Path] = ()) -> Catalog:
     """Later directories win, figure by figure. Each may hold chips.csv, systems.csv, prices.csv, models.csv,
-    energy.csv, calibration.csv and models/*.json. Raises CatalogError, with file and line, for anything wrong in them.
+    energy.csv, calibration.csv, tiers.csv and models/*.json. Raises CatalogError, with file and line, for anything wrong
+    in them.
     """
     places: list[Traversable] = [files("headway.catalog") / "data"]
     for overlay in overlays:
@@ -98,6 +102,7 @@ def load_catalog(overlays: Iterable[Path] = ()) -> Catalog:
         published=published,
         energy=energy_table.energies(_items(places, "energy.csv", energy_table.SCHEMA)),
         calibrations=calibration_table.calibrations(_items(places, "calibration.csv", calibration_table.SCHEMA)),
+        tiers={name: tier(name, item) for name, item in _items(places, "tiers.csv", tiers_table.SCHEMA).items()},
         configs=dict(sorted(configs.items())),
     )
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from headway.cli import plan_money, plan_moves, plan_steps
+from headway.cli.plan_deployment import CHART, TITLE, drawn
 from headway.cli.plan_options import (
     BATCH,
     CATALOG,
@@ -75,7 +77,19 @@ def model_question(as_json: bool, **asked: Any) -> None:
 @option("--chip", default="h100-sxm", help="Whose memory is counted in.")
 @option("--context", type=TOKENS, default=131_072, help="Tokens of each sequence.")
 @option("--batch", type=BATCH, default=1, help="Sequences.")
-def kv_question(chip: str, context: int, batch: int, as_json: bool, **asked: Any) -> None:
+@option("--beside", multiple=True, metavar="MODEL", help="Further models in the chart.")
+@CHART
+@TITLE
+def kv_question(
+    chip: str,
+    context: int,
+    batch: int,
+    beside: tuple[str, ...],
+    chart: Path | None,
+    title: str | None,
+    as_json: bool,
+    **asked: Any,
+) -> None:
     """Bytes of cache for a token, a context and a batch, and how many chips that is."""
     from headway.cli.plan_text import show_kv
     from headway.planner.kv import kv_report
@@ -83,6 +97,13 @@ def kv_question(chip: str, context: int, batch: int, as_json: bool, **asked: Any
     with one_line():
         catalog, shape, precision = look_up(**asked)
         report = kv_report(asked["model"], shape, precision, catalog.chip(chip), context, batch)
+        others = [(name, look_up(**{**asked, "model": name})[1]) for name in beside]
+    if chart is not None:
+        from headway.planner.charts import kv_chart
+        from headway.report.rendering import write_chart
+
+        with drawn():
+            write_chart(kv_chart([(asked["model"], shape), *others], precision, context, title), chart)
     show_kv(report, as_json)
 
 
@@ -92,12 +113,18 @@ def kv_question(chip: str, context: int, batch: int, as_json: bool, **asked: Any
 @ENGINE
 @option("--context", type=TOKENS, default=8192, help="Tokens of each sequence.")
 @option("--batch", type=BATCH, default=1, help="Sequences in a decode step.")
+@option("--beside", multiple=True, metavar="SYSTEM", help="Further systems in the chart.")
+@CHART
+@TITLE
 @with_a_cut
 def roofline_question(
     system: str,
     engine: str,
     context: int,
     batch: int,
+    beside: tuple[str, ...],
+    chart: Path | None,
+    title: str | None,
     tensor: int,
     pipeline: int,
     expert: int,
@@ -108,6 +135,7 @@ def roofline_question(
 ) -> None:
     """Every operation of a decode and a prefill step against the chip's ridge; the floor of both steps."""
     from headway.cli.plan_text import show_roofline
+    from headway.planner.deployment import Deployment
     from headway.planner.step import roofline_report
 
     with one_line():
@@ -115,6 +143,19 @@ def roofline_question(
         cut, chosen = cut_from(tensor, pipeline, expert, data, context_parallel), catalog.system(system)
         fitted = fit_for(catalog, chosen.chip.name, engine)
         report = roofline_report(asked["model"], shape, chosen, precision, cut, context, batch, fitted)
+        others = [
+            roofline_report(asked["model"], shape, catalog.system(name), precision, cut, context, batch)
+            for name in beside
+        ]
+        if not report.fits and not as_json:
+            where = Deployment(asked["model"], shape, chosen, precision, cut)
+            click.echo(f"does not fit: {where.would_fit(context, batch)}", err=True)
+    if chart is not None:
+        from headway.planner.charts import roofline_chart
+        from headway.report.rendering import write_chart
+
+        with drawn():
+            write_chart(roofline_chart([report, *others], title), chart)
     show_roofline(report, as_json)
 
 
@@ -160,13 +201,27 @@ def receipt_question(
 @plan.command("pareto")
 @searching
 @option("--slo", type=SLO, help="Tokens/s that each user must get.")
-def pareto_question(slo: float | None, as_json: bool, **searched: Any) -> None:
+@CHART
+@TITLE
+def pareto_question(slo: float | None, chart: Path | None, title: str | None, as_json: bool, **searched: Any) -> None:
     """Interactivity against throughput a chip, over all cuts, batches and formats."""
     from headway.cli.plan_text import show_pareto
     from headway.planner.pareto import pareto_report
 
     with one_line():
-        report = pareto_report(**search_space(**searched), slo_tokens_per_s=slo)
+        space = search_space(**searched)
+        report = pareto_report(**space, slo_tokens_per_s=slo)
+    if chart is not None:
+        from headway.planner.charts import pareto_chart
+        from headway.report.rendering import write_chart
+
+        fits = space["fitted"] if report.cost_model == "calibrated" else {}
+        own = [
+            pareto_report(**{**space, "systems": [system], "fitted": fits}, slo_tokens_per_s=slo)
+            for system in space["systems"]
+        ]
+        with drawn():
+            write_chart(pareto_chart(own, title), chart)
     show_pareto(report, as_json)
 
 
@@ -182,3 +237,7 @@ def best_question(slo: float, count: int, as_json: bool, **searched: Any) -> Non
     with one_line():
         report = best_report(**search_space(**searched), slo_tokens_per_s=slo, count=count)
     show_best(report, as_json)
+
+
+for question in (*plan_steps.COMMANDS, *plan_moves.COMMANDS, *plan_money.COMMANDS):
+    plan.add_command(question)

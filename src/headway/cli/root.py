@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from headway.cli.one_line import OneLineGroup
+from headway.cli.plan import plan
 from headway.cli.serve import serve
 
 
@@ -17,4 +18,5 @@ def main(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
+main.add_command(plan)
 main.add_command(serve)

@@ -1,0 +1,106 @@
+"""Options that several questions share: a model on a system, what each request is like, what a chip costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from headway.cli.plan_options import (
+    ENGINE,
+    SYSTEM,
+    TOKENS,
+    Decorator,
+    about_a_model,
+    cut_from,
+    fit_for,
+    look_up,
+    option,
+    with_a_cut,
+)
+
+if TYPE_CHECKING:
+    from headway.catalog import Catalog, System
+    from headway.planner.deployment import Deployment
+    from headway.planner.price import Workload
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+SHARE = click.FloatRange(0, 1)
+FACTOR = click.FloatRange(0, 1e6, min_open=True)
+MONEY = click.FloatRange(0, 1e9)
+_CUT = ("tensor", "pipeline", "expert", "data", "context_parallel")
+_MODEL = ("model", "weights", "experts", "kv", "overlays")
+CHART = option("--chart", type=click.Path(path_type=Path), help="Draw it: a file ending in .html, .svg or .png.")
+TITLE = option("--title", help="Of the chart.")
+HOURLY = option("--usd-per-chip-hour", type=MONEY, help="[default: the chip's rent in the catalog]", show_default=False)
+LIFE = option("--life-years", type=FACTOR, default=4.0, help="Over which bought memory is paid off.")
+
+
+def on_a_system(command: Command) -> Command:
+    """MODEL, its formats, the system, the engine and the cut."""
+    return about_a_model(SYSTEM(ENGINE(with_a_cut(command))))
+
+
+def mfu(default: float) -> Decorator:
+    return option("--mfu", type=SHARE, default=default, help="Share of its floor's speed that a prompt reaches.")
+
+
+def a_request(batch: int = 32, prompt: int = 1024, output: int = 256) -> Decorator:
+    """What each request is like."""
+
+    def decorate(command: Command) -> Command:
+        command = option("--batch", type=click.IntRange(1, 10_000_000), default=batch, help="Sequences decoding.")(
+            command
+        )
+        command = option("--output", type=TOKENS, default=output, help="Tokens generated.")(command)
+        command = option("--cached", type=click.IntRange(min=0), default=0, help="Of the prompt, found in the cache.")(
+            command
+        )
+        return option("--prompt", type=TOKENS, default=prompt, help="Tokens of the prompt.")(mfu(0.7)(command))
+
+    return decorate
+
+
+def taken(options: dict[str, Any]) -> tuple[Catalog, Deployment]:
+    """Takes its own options from all of a command's. Raises CatalogError or ShapeError."""
+    from headway.planner.deployment import Deployment
+
+    catalog, shape, precision = look_up(**{name: options[name] for name in _MODEL})
+    system, engine = catalog.system(options.pop("system")), options.pop("engine")
+    cut = cut_from(*(options.pop(name) for name in _CUT))
+    cut.check(shape)
+    name, reached = options["model"], options.pop("mfu", 1.0)
+    for key in _MODEL:
+        del options[key]
+    fit = fit_for(catalog, system.chip.name, engine)
+    return catalog, Deployment(name, shape, system, precision, cut, fit, reached)
+
+
+def workload(options: dict[str, Any]) -> Workload:
+    from headway.planner.price import Workload
+
+    return Workload(*(options.pop(name) for name in ("prompt", "cached", "output", "batch")))
+
+
+def hourly(given: float | None, system: System) -> float:
+    """Raises CatalogError if neither is known."""
+    from headway.catalog import CatalogError
+
+    price = given if given is not None else system.chip.rent_usd_per_hour
+    if price is None:
+        raise CatalogError(f"no rent of {system.chip.name} is known: give --usd-per-chip-hour")
+    return price
+
+
+@contextmanager
+def drawn() -> Iterator[None]:
+    """A chart that cannot be written becomes one line on stderr."""
+    from headway.report.rendering import ChartError
+
+    try:
+        yield
+    except ChartError as error:
+        raise click.ClickException(str(error)) from None

@@ -1,0 +1,168 @@
+"""Questions about steps: decoding, its limits, memory, speculation, pools of chips."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from headway.cli.plan_deployment import CHART, SHARE, TITLE, a_request, drawn, on_a_system, taken, workload
+from headway.cli.plan_options import BATCH, CHIPS, SLO, TOKENS, one_line, option
+from headway.cli.plan_show import show
+
+_BATCHES = [1, 2, 4, 8, 16, 32, 64, 128, 256]
+
+
+@click.command("decode")
+@on_a_system
+@option("--batch", "batches", type=BATCH, multiple=True, default=_BATCHES, help="One or several.")
+@option("--context", "contexts", type=TOKENS, multiple=True, default=[8192], help="One or several.")
+def decode_question(batches: tuple[int, ...], contexts: tuple[int, ...], as_json: bool, **asked: Any) -> None:
+    """Decode time, tokens/s a user and a chip, over batch and context."""
+    from headway.planner.decoding import decode_report
+
+    with one_line():
+        _, where = taken(asked)
+        report = decode_report(where, batches, contexts)
+    show(report, as_json)
+
+
+@click.command("limits")
+@on_a_system
+@option("--batch", type=BATCH, default=32, help="Sequences, for the turning points along the context.")
+@option("--context", type=TOKENS, default=8192, help="Tokens, for the turning point along the batch.")
+def limits_question(batch: int, context: int, as_json: bool, **asked: Any) -> None:
+    """Where weights stop mattering, the latency floor, where KV overtakes weights and memory overtakes compute."""
+    from headway.planner.limits import limits_report
+
+    with one_line():
+        _, where = taken(asked)
+        report = limits_report(where, batch, context)
+    show(report, as_json)
+
+
+@click.command("memory")
+@on_a_system
+@option("--batch", type=BATCH, default=32, help="Sequences.")
+@option("--context", type=TOKENS, default=8192, help="Tokens of each sequence.")
+@option("--beside", multiple=True, metavar="SYSTEM", help="Further systems in the chart.")
+@CHART
+@TITLE
+def memory_question(
+    batch: int,
+    context: int,
+    beside: tuple[str, ...],
+    chart: Path | None,
+    title: str | None,
+    as_json: bool,
+    **asked: Any,
+) -> None:
+    """What fills each chip's memory, and how many sequences fit."""
+    from dataclasses import replace
+
+    from headway.planner.memory import memory_report
+
+    with one_line():
+        catalog, where = taken(asked)
+        report = memory_report(where, context, batch)
+        others = [memory_report(replace(where, system=catalog.system(name)), context, batch) for name in beside]
+    if chart is not None:
+        from headway.planner.charts import memory_chart
+        from headway.report.rendering import write_chart
+
+        with drawn():
+            write_chart(memory_chart([report, *others], title), chart)
+    show(report, as_json)
+
+
+@click.command("speculation")
+@on_a_system
+@option("--batch", "batches", type=BATCH, multiple=True, default=[1, 8, 32, 128], help="Loads: one or several.")
+@option("--context", type=TOKENS, default=8192, help="Tokens of each sequence.")
+@option("--acceptance", type=SHARE, default=0.7, help="Chance that a drafted token is accepted.")
+@option("--draft-share", type=click.FloatRange(0, 10), default=0.05, help="Of a plain step, that one draft takes.")
+@option("--deepest", type=click.IntRange(1, 16), default=8, help="Most drafts tried.")
+def speculation_question(
+    batches: tuple[int, ...],
+    context: int,
+    acceptance: float,
+    draft_share: float,
+    deepest: int,
+    as_json: bool,
+    **asked: Any,
+) -> None:
+    """Speculative decoding: the best number of drafts at each load."""
+    from headway.planner.speculation import speculation_report
+
+    with one_line():
+        _, where = taken(asked)
+        report = speculation_report(where, batches, context, acceptance, draft_share, deepest)
+    show(report, as_json)
+
+
+@click.command("disaggregate")
+@on_a_system
+@a_request(prompt=8192, output=512)
+@option("--prefill-system", metavar="SYSTEM", help="Of the prefill pool.  [default: --system]", show_default=False)
+@option("--prefill-tensor", type=CHIPS, help="Tensor parallelism there.  [default: --tensor]", show_default=False)
+@option("--slo", "slos", type=SLO, multiple=True, help="Tokens/s a user.  [default: around --batch's speed]")
+def disaggregate_question(
+    prefill_system: str | None,
+    prefill_tensor: int | None,
+    slos: tuple[float, ...],
+    as_json: bool,
+    **asked: Any,
+) -> None:
+    """Prefill and decode on pools of their own: KV to move, ratio of the pools, when it pays."""
+    from dataclasses import replace
+
+    from headway.planner.disaggregation import disaggregation_report
+
+    with one_line():
+        work = workload(asked)
+        catalog, decodes = taken(asked)
+        system = catalog.system(prefill_system) if prefill_system else decodes.system
+        cut = replace(decodes.cut, tensor=prefill_tensor) if prefill_tensor else decodes.cut
+        cut.check(decodes.model)
+        prefills = replace(decodes, system=system, cut=cut, fitted=None)
+        own = 1 / float(decodes.floor(decodes.decode_shape(work.batch, work.prompt)).step_s)
+        speeds = slos or tuple(own * times for times in (0.5, 0.75, 1.0, 1.25, 1.5))
+        report = disaggregation_report(prefills, decodes, work, speeds)
+    show(report, as_json)
+
+
+@click.command("afd")
+@on_a_system
+@option("--attention-chips", type=CHIPS, default=8, help="Of --system, which keeps the cache.")
+@option("--feed-forward-system", metavar="SYSTEM", default="lpx-256", help="That multiplies the feed-forward.")
+@option("--feed-forward-chips", type=CHIPS, default=256, help="Of it.")
+@option("--batch", type=BATCH, default=64, help="Sequences.")
+@option("--context", type=TOKENS, default=8192, help="Tokens of each sequence.")
+def afd_question(
+    attention_chips: int,
+    feed_forward_system: str,
+    feed_forward_chips: int,
+    batch: int,
+    context: int,
+    as_json: bool,
+    **asked: Any,
+) -> None:
+    """Attention and feed-forward on different chips: hops, micro-batches, pipelining."""
+    from headway.planner.afd import afd_report
+
+    with one_line():
+        catalog, where = taken(asked)
+        other = catalog.system(feed_forward_system)
+        report = afd_report(where, other, attention_chips, feed_forward_chips, batch, context)
+    show(report, as_json)
+
+
+COMMANDS = (
+    decode_question,
+    limits_question,
+    memory_question,
+    speculation_question,
+    disaggregate_question,
+    afd_question,
+)

@@ -1,0 +1,191 @@
+"""Attention on one kind of chip, feed-forward on another: hops, micro-batches, pipelining."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from headway.arithmetic.cache import kv_bytes
+from headway.arithmetic.parallelism import Parallelism, weight_bytes_by_part
+from headway.arithmetic.shape import ShapeError
+from headway.arithmetic.work import Op, StepWork
+from headway.catalog import CatalogError, System
+from headway.planner.deployment import FLOOR, USABLE, Deployment
+from headway.planner.uncertain import uncertain_figures
+from headway.roofline import rate_flops_per_s
+
+FEED_FORWARD = ("feed_forward", "experts", "shared_experts", "router")
+MAX_MICRO_BATCHES = 16
+FORMULAS = (
+    "side = sum over its operations of max(FLOPs / peak, bytes / bandwidth) for a micro-batch",
+    "hop = latency + micro-batch x hidden x bytes a value / (the narrower side's links together); two hops a layer",
+    "pass = layers x max(m x attention, m x feed-forward, attention + feed-forward + 2 hops) for m micro-batches",
+    "one system = layers one after another on the attention's chips, as many as both sides have",
+)
+ASSUMPTIONS = (
+    FLOOR.replace("floor: ", "each operation at its floor: "),
+    "attention: sequences are dealt out over its chips, its weights copied; feed-forward: cut evenly over its chips",
+    "partial sums of the feed-forward's chips are added on the way back, at no further cost",
+    "activations cross in bf16 over every chip's scale-out link (scale-up where there is none)",
+    "m micro-batches go round: while one is in the feed-forward another is in attention",
+    "the cache sits with attention, embedding and head too",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class MicroBatches:
+    micro_batches: int
+    attention_s: float
+    """Of one micro-batch in all layers, as feed-forward and hops."""
+    feed_forward_s: float
+    hops_s: float
+    step_s: float
+    bound: str
+    tokens_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class AfdReport:
+    model: str
+    attention_system: str
+    feed_forward_system: str
+    attention_chips: int
+    feed_forward_chips: int
+    batch: int
+    context_tokens: int
+    attention_bytes_per_chip: float
+    """Weights and cache."""
+    feed_forward_bytes_per_chip: float
+    hop_bytes: float
+    """Of the whole batch, one way, one layer."""
+    best_micro_batches: int
+    step_s: float
+    interactivity_tokens_per_s: float
+    tokens_per_s_per_chip: float
+    together_step_s: float | None
+    """The whole model on as many of the attention's chips; None: it does not fit there."""
+    speed_up: float | None
+    choices: tuple[MicroBatches, ...]
+    uncertain: tuple[str, ...]
+    formulas: tuple[str, ...] = FORMULAS
+    assumptions: tuple[str, ...] = ASSUMPTIONS
+
+
+def afd_report(
+    attention: Deployment,
+    feed_forward: System,
+    attention_chips: int,
+    feed_forward_chips: int,
+    batch: int,
+    context: int,
+) -> AfdReport:
+    """`attention`: the model, and the system that keeps the cache; its cut is not used.
+
+    Raises ShapeError if a side does not fit or has no link.
+    """
+    sides = _held(attention, feed_forward, attention_chips, feed_forward_chips, batch, context)
+    choices = tuple(
+        _choice(attention, feed_forward, attention_chips, feed_forward_chips, batch, context, m)
+        for m in range(1, min(MAX_MICRO_BATCHES, max(1, batch // attention_chips)) + 1)
+    )
+    best = min(choices, key=lambda choice: (choice.step_s, choice.micro_batches))
+    together = _together(attention, attention_chips + feed_forward_chips, batch, context)
+    return AfdReport(
+        attention.name,
+        attention.system.name,
+        feed_forward.name,
+        attention_chips,
+        feed_forward_chips,
+        batch,
+        context,
+        sides[0],
+        sides[1],
+        batch * attention.precision.small.size_bytes(attention.model.hidden),
+        best.micro_batches,
+        best.step_s,
+        1 / best.step_s,
+        batch / best.step_s / (attention_chips + feed_forward_chips),
+        together,
+        None if together is None else together / best.step_s,
+        choices,
+        tuple(dict.fromkeys(uncertain_figures(attention.system) + uncertain_figures(feed_forward))),
+    )
+
+
+def _held(
+    attention: Deployment, feed_forward: System, attention_chips: int, feed_forward_chips: int, batch: int, context: int
+) -> tuple[float, float]:
+    """Bytes a chip of each side. Raises ShapeError saying how many chips would do."""
+    parts = weight_bytes_by_part(attention.model, attention.precision, Parallelism())
+    moved = sum(size for part, size in parts.items() if part in FEED_FORWARD)
+    copied = sum(parts.values()) - moved
+    sequences = -(-batch // attention_chips)
+    cache = kv_bytes(attention.model, context, attention.precision)
+    mine, room = copied + sequences * cache, attention.system.chip.hbm_bytes * USABLE
+    if mine > room:
+        fits = int((room - copied) // cache) if room > copied else 0
+        more = f"{-(-batch // fits)} chips would do" if fits else "no number of these chips does"
+        raise ShapeError(
+            f"attention needs {mine / 1e9:.4g} GB on each {attention.system.chip.name} and {room / 1e9:.4g} GB are "
+            f"usable: {more}"
+        )
+    theirs, space = moved / feed_forward_chips, feed_forward.chip.hbm_bytes * USABLE
+    if theirs > space:
+        raise ShapeError(
+            f"feed-forward needs {theirs / 1e9:.4g} GB on each {feed_forward.chip.name} and {space / 1e9:.4g} GB are "
+            f"usable: {int(-(-moved // space))} chips would do"
+        )
+    return mine, theirs
+
+
+def _choice(
+    attention: Deployment, feed_forward: System, a: int, f: int, batch: int, context: int, micro: int
+) -> MicroBatches:
+    part = -(-batch // micro)
+    local = Deployment(attention.name, attention.model, attention.system, attention.precision, Parallelism())
+    sequences = -(-part // a)
+    attention_s = _seconds(local.work(local.decode_shape(sequences, context)), attention.system, False, 1)
+    feed_s = _seconds(local.work(local.decode_shape(part, context)), feed_forward, True, f)
+    layers = len(attention.model.layers)
+    crossing = part * attention.precision.small.size_bytes(attention.model.hidden)
+    rate = min(a * _link(attention.system)[0], f * _link(feed_forward)[0])
+    latency = max(_link(attention.system)[1], _link(feed_forward)[1])
+    hops_s = 2 * layers * (latency + crossing / rate)
+    ways = {"attention": micro * attention_s, "feed-forward": micro * feed_s, "hops": attention_s + feed_s + hops_s}
+    bound = max(ways, key=lambda way: ways[way])
+    return MicroBatches(micro, attention_s, feed_s, hops_s, ways[bound], bound, batch / ways[bound])
+
+
+def _seconds(work: StepWork, system: System, feed_forward: bool, chips: int) -> float:
+    return sum(_op_s(op, system, chips) for op in work.ops if (op.part in FEED_FORWARD) == feed_forward)
+
+
+def _op_s(op: Op, system: System, chips: int) -> float:
+    compute = float(op.flops) / rate_flops_per_s(system.chip, op.rate) if float(op.flops) else 0.0
+    return max(compute, float(op.memory_bytes) / system.chip.hbm_bytes_per_s) / chips
+
+
+def _link(system: System) -> tuple[float, float]:
+    """Bytes/s and latency from one chip to another system."""
+    link = system.scaleout or system.scaleup or system.host
+    if link is None:
+        raise ShapeError(f"{system.name} has no link in the catalog: give scaleout_bytes_per_s in a systems.csv")
+    return link.bytes_per_s, link.latency_s or 0.0
+
+
+def _together(attention: Deployment, chips: int, batch: int, context: int) -> float | None:
+    """Sequences dealt out, experts too where they divide, else weights copied."""
+    for expert in (chips, 1):
+        whole = Parallelism(data=chips, expert=expert)
+        try:
+            whole.check(attention.model)
+        except ShapeError:
+            continue
+        local = Deployment(attention.name, attention.model, attention.system, attention.precision, whole)
+        if local.memory(context, batch).fits:
+            try:
+                return float(np.asarray(local.floor(local.decode_shape(batch, context)).step_s))
+            except CatalogError:  # There is no link to cut it over.
+                return None
+    return None

@@ -1,0 +1,86 @@
+"""Decode time, tokens/s a user and tokens/s a chip over batch and context."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from headway.planner.deployment import CALIBRATED, FLOOR, Deployment
+from headway.planner.uncertain import uncertain_figures
+
+FORMULAS = (
+    "tokens/s a user = 1 / step",
+    "tokens/s a chip = batch / step / chips",
+    "step (floor) = max(FLOPs / peak, bytes / bandwidth, bytes sent / link)",
+    "bytes = weights touched + batch x KV of the context; experts touched = E (1 - (1 - k/E)^batch)",
+)
+ASSUMPTIONS = (
+    "decode only: no prompt is computed in these steps",
+    "every sequence is as long as the context",
+    FLOOR,
+    f"engine: {CALIBRATED}; empty where there is no fit",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DecodePoint:
+    context_tokens: int
+    batch: int
+    step_s: float
+    bound: str
+    interactivity_tokens_per_s: float
+    tokens_per_s_per_chip: float
+    engine_step_s: float | None
+    engine_tokens_per_s_per_chip: float | None
+    fits: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeReport:
+    model: str
+    system: str
+    chips: int
+    weight_format: str
+    kv_format: str
+    points: tuple[DecodePoint, ...]
+    uncertain: tuple[str, ...]
+    formulas: tuple[str, ...] = FORMULAS
+    assumptions: tuple[str, ...] = ASSUMPTIONS
+
+
+def decode_report(where: Deployment, batches: Sequence[int], contexts: Sequence[int]) -> DecodeReport:
+    """Every batch with every context."""
+    batch, context = np.array(batches, np.int64), np.array(contexts, np.int64)[:, None]
+    shape = where.decode_shape(batch, context)
+    cost, engine = where.floor(shape), where.engine(shape)
+    floors = cost.step_s
+    bounds = np.array(cost.bound).reshape(floors.shape)
+    points = []
+    for i, tokens in enumerate(contexts):
+        most = where.memory(tokens, 1).max_batch
+        for j, size in enumerate(batches):
+            engine_s = None if engine is None else float(engine.step_s[i, j])
+            points.append(
+                DecodePoint(
+                    tokens,
+                    size,
+                    float(floors[i, j]),
+                    str(bounds[i, j]),
+                    1 / float(floors[i, j]),
+                    size / float(floors[i, j]) / where.cut.chips,
+                    engine_s,
+                    None if engine_s is None else size / engine_s / where.cut.chips,
+                    size <= most,
+                )
+            )
+    return DecodeReport(
+        where.name,
+        where.system.name,
+        where.cut.chips,
+        where.precision.weights.name,
+        where.precision.kv.name,
+        tuple(points),
+        uncertain_figures(where.system),
+    )

@@ -1,0 +1,143 @@
+"""A model on a system, cut and stored in some way: what most questions are about, and the times that they ask for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from headway.arithmetic.attends import spans
+from headway.arithmetic.experts import FloatArray
+from headway.arithmetic.formats import Precision
+from headway.arithmetic.parallelism import Parallelism
+from headway.arithmetic.shape import ModelShape, ShapeError
+from headway.arithmetic.step_shape import IntLike, StepShape, decode, prefill
+from headway.arithmetic.work import StepWork, step_work
+from headway.catalog import CatalogError, System
+from headway.roofline import Calibration, MemoryPlan, StepCost, calibrated_cost, floor_cost, memory_plan
+
+USABLE = 0.9
+MAX_TENSOR = 256
+FLOOR = "floor: compute, memory and network each at the chip's peak, the longest of them counts"
+CALIBRATED = "steps as a real engine takes them, by a fit to measurements of this chip and engine"
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """One replica. `fitted`: steps take what a fit says, else their floor."""
+
+    name: str
+    model: ModelShape
+    system: System
+    precision: Precision
+    cut: Parallelism
+    fitted: Calibration | None = None
+    mfu: float = 1.0
+    """Share of its floor's speed that a prompt reaches."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.mfu <= 1:
+            raise ShapeError(f"mfu must be above 0 and at most 1, not {self.mfu}")
+
+    @property
+    def cost_model(self) -> str:
+        return "calibrated" if self.fitted else "floor"
+
+    @property
+    def assumed(self) -> tuple[str, ...]:
+        prompts = f"a prompt is computed by itself, at {self.mfu:.0%} of its floor's speed"
+        return (f"decode {CALIBRATED}" if self.fitted else FLOOR, prompts)
+
+    @property
+    def link_bytes_per_s(self) -> float:
+        """Between replicas, from one chip. Raises CatalogError where the system has no such link."""
+        link = self.system.scaleout or self.system.host
+        if link is None:
+            raise CatalogError(f"{self.system.name} has no scale-out link in the catalog: give scaleout_bytes_per_s")
+        return link.bytes_per_s
+
+    def work(self, shape: StepShape) -> StepWork:
+        return step_work(self.model, shape, self.precision, self.cut, domain=self.system.scaleup_chips)
+
+    def floor(self, shape: StepShape) -> StepCost:
+        return floor_cost(self.work(shape), self.system, self.cut.chips)
+
+    def cost(self, shape: StepShape) -> StepCost:
+        """By the fit if there is one, else the floor."""
+        return self.engine(shape) or self.floor(shape)
+
+    def engine(self, shape: StepShape) -> StepCost | None:
+        """None: no fit is given."""
+        if self.fitted is None:
+            return None
+        return calibrated_cost(self.work(shape), shape, self.system, self.fitted.coefficients, self.cut)
+
+    def decode_shape(self, batch: IntLike, context: IntLike, drafts: int = 0) -> StepShape:
+        """What one pass carries: with pipeline stages the batch is dealt out over them, a part to each pass."""
+        whole = np.asarray(batch, np.int64)
+        part = -(-whole // np.minimum(self.cut.pipeline, whole))
+        if not drafts:
+            return decode(spans(self.model), part, context)
+        known = np.asarray(context, np.int64) - 1
+        one = prefill(spans(self.model), drafts + 1, known)
+        return StepShape(one.spans, one.tokens, one.sequences, one.tokens, one.pairs, one.reads, one.writes).times(part)
+
+    def decode_s(self, batch: IntLike, context: IntLike, drafts: int = 0) -> FloatArray:
+        """Time between two tokens of a sequence: one pass through all stages."""
+        return self.cost(self.decode_shape(batch, context, drafts)).step_s
+
+    def tokens_per_s(self, batch: IntLike, context: IntLike) -> FloatArray:
+        return np.asarray(np.asarray(batch, np.float64) / self.decode_s(batch, context))
+
+    def prefill_s(self, tokens: IntLike, cached: IntLike = 0) -> float:
+        """One prompt by itself: its floor at `mfu`; fits are of decode steps."""
+        return float(self.floor(prefill(spans(self.model), tokens, cached)).step_s) / self.mfu
+
+    def decode_chip_s(self, prompt: int, output: int, batch: int) -> float:
+        """Chip-seconds of one request's decode steps, which it shares with a batch of its like."""
+        return float(self.decode_steps_s(prompt, output, batch).sum()) / batch * self.cut.chips
+
+    def decode_steps_s(self, prompt: int, output: int, batch: int) -> FloatArray:
+        """Of each token after the first, which the prompt's step draws."""
+        return np.asarray(self.decode_s(batch, prompt + np.arange(1, output, dtype=np.int64)))
+
+    def prefill_chip_s(self, prompt: int, cached: int = 0) -> float:
+        """Chip-seconds of one prompt. With pipeline stages, every stage always has another prompt's part."""
+        return self.prefill_s(prompt - cached, cached) * self.cut.stage_chips
+
+    def memory(self, context: int, batch: int) -> MemoryPlan:
+        return memory_plan(self.model, self.system.chip, context, batch, self.precision, self.cut, USABLE)
+
+    def check_fits(self, context: int, batch: int) -> None:
+        """Raises ShapeError that says what would fit."""
+        plan = self.memory(context, batch)
+        if plan.fits:
+            return
+        need, have = (plan.weights_bytes + plan.kv_bytes) / 1e9, plan.usable_bytes / 1e9
+        raise ShapeError(
+            f"{self.name} with {batch} x {context:,} tokens needs {need:.4g} GB a chip, and {have:.4g} GB of each "
+            f"{self.system.chip.name} are usable: {self.would_fit(context, batch)}"
+        )
+
+    def would_fit(self, context: int, batch: int) -> str:
+        most, wide = self.memory(context, batch).max_batch, self._wider(context, batch)
+        ways = [f"batch {most} fits"] if most else []
+        ways += [f"--tensor {wide} fits"] if wide else []
+        ways += ["try narrower --weights or --kv, a shorter context, or a --system with more memory"]
+        return ", ".join(ways)
+
+    def _wider(self, context: int, batch: int) -> int | None:
+        """Smallest tensor parallelism within the scale-up domain that holds it."""
+        cut = self.cut
+        for tensor in range(cut.tensor + 1, min(self._room() * cut.tensor // cut.chips, MAX_TENSOR) + 1):
+            wide = Parallelism(tensor, cut.pipeline, 1, cut.data, cut.context)
+            try:
+                plan = memory_plan(self.model, self.system.chip, context, batch, self.precision, wide, USABLE)
+            except ShapeError:
+                continue
+            if plan.fits:
+                return tensor
+        return None
+
+    def _room(self) -> int:
+        return self.system.scaleup_chips if self.system.scaleup else 1

@@ -1,0 +1,177 @@
+"""Prefill and decode on pools of their own: bytes to move, the ratio of the pools, and when it pays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from headway.arithmetic.attends import spans
+from headway.arithmetic.cache import kv_bytes
+from headway.arithmetic.experts import FloatArray
+from headway.arithmetic.parallelism import kv_bytes_per_chip
+from headway.arithmetic.spans import Ints
+from headway.arithmetic.step_shape import StepShape, prefill
+from headway.planner.crossing import first_crossing
+from headway.planner.deployment import FLOOR, Deployment
+from headway.planner.price import Workload
+from headway.planner.uncertain import uncertain_figures
+
+StepSeconds = Callable[[Ints], FloatArray]
+FORMULAS = (
+    "transfer = latency + KV of the prompt, of one chip / its link; layer by layer only the last layer's part is seen",
+    "prefill chips for each decode chip = chip-seconds of a prompt / chip-seconds of its decode steps",
+    "mixed: each step carries its decodes and batch x new tokens / output tokens of prompts (chunked prefill)",
+    "in turns: time between tokens = step + batch x prompt's time / output tokens (prompts in steps of their own)",
+    "tokens/s a chip (split) = batch / step / (decode chips + prefill chips that keep it fed)",
+)
+ASSUMPTIONS = (
+    FLOOR,
+    "mixed is the best case for one pool (arithmetic hides behind reading wholly), in turns the worst (not at all)",
+    "the batch is the largest that keeps the speed and fits in memory; requests are all alike",
+    "a prompt is computed alone in one step; a decode sits at the middle of its output",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SplitPoint:
+    """At one speed for each user. None: not to be reached that way."""
+
+    interactivity_tokens_per_s: float
+    split_batch: int | None
+    prefill_chips_per_decode_chip: float | None
+    split_tokens_per_s_per_chip: float | None
+    mixed_tokens_per_s_per_chip: float | None
+    in_turns_tokens_per_s_per_chip: float | None
+    gain_over_mixed: float | None
+    gain_over_in_turns: float | None
+    pays: str
+    """yes: over both; against in turns: if a real engine hides little; no: over neither."""
+
+
+@dataclass(frozen=True, slots=True)
+class DisaggregationReport:
+    model: str
+    prefill_system: str
+    decode_system: str
+    prefill_chips: int
+    decode_chips: int
+    prompt_tokens: int
+    cached_tokens: int
+    output_tokens: int
+    prefill_s: float
+    kv_bytes: int
+    kv_bytes_per_chip: float
+    transfer_s: float
+    transfer_seen_s: float
+    transfer_over_prefill: float
+    points: tuple[SplitPoint, ...]
+    uncertain: tuple[str, ...]
+    formulas: tuple[str, ...] = FORMULAS
+    assumptions: tuple[str, ...] = ASSUMPTIONS
+
+
+def disaggregation_report(
+    prefills: Deployment, decodes: Deployment, work: Workload, speeds_tokens_per_s: Sequence[float]
+) -> DisaggregationReport:
+    """Raises ShapeError if one sequence does not fit, CatalogError if a system has no link for the cache."""
+    for where in (prefills, decodes):
+        where.check_fits(work.prompt + work.output, 1)
+    new = work.prompt - work.cached
+    prefill_s = prefills.prefill_s(new, work.cached)
+    link = min(prefills.link_bytes_per_s, decodes.link_bytes_per_s)
+    latency = max((w.system.scaleout.latency_s or 0.0) if w.system.scaleout else 0.0 for w in (prefills, decodes))
+    share = max(kv_bytes_per_chip(w.model, work.prompt, 1, w.precision, w.cut) for w in (prefills, decodes))
+    transfer_s = latency + share / link
+    return DisaggregationReport(
+        decodes.name,
+        prefills.system.name,
+        decodes.system.name,
+        prefills.cut.chips,
+        decodes.cut.chips,
+        work.prompt,
+        work.cached,
+        work.output,
+        prefill_s,
+        kv_bytes(decodes.model, work.prompt, decodes.precision),
+        share,
+        transfer_s,
+        latency + share / link / len(decodes.model.layers),
+        transfer_s / prefill_s,
+        tuple(_point(prefills, decodes, work, speed) for speed in speeds_tokens_per_s),
+        tuple(dict.fromkeys(uncertain_figures(prefills.system) + uncertain_figures(decodes.system))),
+    )
+
+
+def _point(prefills: Deployment, decodes: Deployment, work: Workload, speed: float) -> SplitPoint:
+    middle = work.prompt + work.output // 2
+    most = decodes.memory(middle, 1).max_batch
+    chips = decodes.cut.chips
+
+    def alone_s(batch: Ints) -> FloatArray:
+        return decodes.floor(decodes.decode_shape(batch, middle)).step_s
+
+    def mixed_s(batch: Ints) -> FloatArray:
+        rows, chunks = decodes.decode_shape(batch, middle), chunk_shape(decodes, batch, work)
+        both = decodes.floor(rows + chunks)
+        # Kernels choose how to compute latent attention for rows and chunks apart, so their FLOPs add.
+        compute_s = decodes.floor(rows).compute_s + decodes.floor(chunks).compute_s
+        return np.asarray(np.maximum(np.maximum(both.memory_s, both.network_s), compute_s))
+
+    prompt_s = decodes.prefill_s(work.prompt - work.cached, work.cached)
+
+    def in_turns_s(batch: Ints) -> FloatArray:
+        return np.asarray(alone_s(batch) + batch * prompt_s / work.output)
+
+    split = _largest(alone_s, speed, most)
+    ratio = split_rate = None
+    if split is not None:
+        step_s = float(alone_s(np.array([split]))[0])
+        ratio = prefills.prefill_chip_s(work.prompt, work.cached) / (step_s * work.output / split * chips)
+        split_rate = split / step_s / (chips * (1 + ratio))
+    mixed, in_turns = (_rate(step_s, speed, most, chips) for step_s in (mixed_s, in_turns_s))
+    return SplitPoint(
+        speed,
+        split,
+        ratio,
+        split_rate,
+        mixed,
+        in_turns,
+        _gain(split_rate, mixed),
+        _gain(split_rate, in_turns),
+        _pays(split_rate, mixed, in_turns),
+    )
+
+
+def _gain(split: float | None, rate: float | None) -> float | None:
+    return split / rate - 1 if split and rate else None
+
+
+def _rate(step_s: StepSeconds, speed: float, most: int, chips: int) -> float | None:
+    batch = _largest(step_s, speed, most)
+    return None if batch is None else batch / float(step_s(np.array([batch]))[0]) / chips
+
+
+def _pays(split: float | None, mixed: float | None, in_turns: float | None) -> str:
+    if split is None or split <= (in_turns or 0.0):
+        return "no"
+    return "yes" if split > (mixed or 0.0) else "against in turns"
+
+
+def chunk_shape(where: Deployment, batch: Ints, work: Workload) -> StepShape:
+    """The parts of prompts that each step must carry so that the batch stays full."""
+    sequences, new = -(-batch // np.minimum(where.cut.pipeline, batch)), work.prompt - work.cached
+    chunk = -(-sequences * new // work.output)
+    tokens = np.minimum(chunk, new)
+    start = work.cached + (new - tokens) // 2
+    return prefill(spans(where.model), tokens, start, -(-chunk // new))
+
+
+def _largest(step_s: StepSeconds, speed: float, most: int) -> int | None:
+    """The largest batch up to `most` whose step is short enough; None: not even one sequence's is."""
+    if most < 1:
+        return None
+    crossing = first_crossing(lambda batch: np.asarray(step_s(batch) > 1 / speed), most)
+    largest = most if crossing is None else crossing - 1
+    return largest or None
