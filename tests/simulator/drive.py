@@ -11,7 +11,7 @@ from headway.scheduler.config import CacheGroup, SchedulerConfig
 from headway.simulator.fleet import Fleet, FleetConfig
 from headway.simulator.record import Record
 from headway.simulator.router import Router, make_router
-from headway.simulator.step_time import Timing
+from headway.simulator.step_time import Step, Steps
 from headway.workload.call import Call, Workload
 
 MS = 1_000_000
@@ -28,10 +28,14 @@ class PlainTime:
     spans: tuple[Span, ...] = (Span(),)
     chips: int = 1
 
-    def timing(self, tokens, sequences, sampled, pairs, reads, writes) -> Timing:
+    def one(self, tokens, sequences, sampled, pairs, reads, writes) -> Step:
         del sequences, sampled, reads, writes
-        device_ns = np.atleast_1d(np.asarray(self.base_ns + tokens * self.token_ns + pairs[0] * self.attended_ns))
-        return Timing(device_ns, np.full(len(device_ns), self.gap_ns), np.zeros(len(device_ns), np.int64))
+        return Step(self.base_ns + tokens * self.token_ns + pairs[0] * self.attended_ns, self.gap_ns, 0)
+
+    def several(self, steps, tokens, sequences, sampled, pairs, reads, writes) -> Steps:
+        del sequences, sampled, reads, writes
+        device_ns = self.base_ns + tokens * self.token_ns + pairs[0] * self.attended_ns
+        return Steps(np.array(device_ns, np.int64), self.gap_ns, np.zeros(steps, np.int64))
 
 
 def config(num_blocks: int = 64, late_blocks: bool = True, **changes: object) -> SchedulerConfig:

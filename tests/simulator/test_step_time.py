@@ -14,7 +14,7 @@ from headway.arithmetic.work import step_work
 from headway.catalog import load_catalog
 from headway.roofline import BOUNDS, Coefficients, calibrated_cost, floor_cost
 from headway.simulator.kv_memory import cache_group_blocks
-from headway.simulator.step_time import StepTime, Timing
+from headway.simulator.step_time import Step, StepTime
 
 CATALOG = load_catalog()
 SYSTEM = CATALOG.system("hgx-h100")
@@ -39,9 +39,9 @@ def random_step(spans, rng: np.random.Generator) -> StepShape:
     return rows(spans, starts, counts, rng.integers(0, 2, n)).total()
 
 
-def timed(step_time: StepTime, shape: StepShape) -> Timing:
+def timed(step_time: StepTime, shape: StepShape) -> Step:
     sums = ([int(x) for x in by_span] for by_span in (shape.pairs, shape.reads, shape.writes))
-    return step_time.timing(int(shape.tokens), int(shape.sequences), int(shape.sampled), *sums)
+    return step_time.one(int(shape.tokens), int(shape.sequences), int(shape.sampled), *sums)
 
 
 @pytest.mark.parametrize("tensor", [1, 2])
@@ -63,10 +63,10 @@ def test_it_is_the_cost_model(name: str, tensor: int) -> None:
                 cost = floor_cost(work, SYSTEM, cut.chips)
             else:
                 cost = calibrated_cost(work, shape, SYSTEM, coefficients, cut)
-            timing = timed(step_time, shape)
-            took_ns = int(timing.device_ns[0] + timing.host_ns[0])
+            step = timed(step_time, shape)
+            took_ns = step.device_ns + step.host_ns
             assert took_ns == pytest.approx(float(cost.step_s) * 1e9, abs=1.01, rel=1e-9)
-            assert BOUNDS[int(timing.bound[0])] == cost.bound[0]
+            assert BOUNDS[step.bound] == cost.bound[0]
 
 
 @pytest.mark.parametrize("coefficients", [None, FITTED])
@@ -81,10 +81,11 @@ def test_many_steps_at_once_are_the_same_as_one_by_one(name: str, coefficients: 
         [np.array([getattr(s, field)[g] for s in steps]) for g in range(len(step_time.spans))]
         for field in ("pairs", "reads", "writes")
     )
-    together = step_time.timing(3, 3, 3, *columns)
+    together = step_time.several(30, 3, 3, 3, *columns)
     alone = [timed(step_time, s) for s in steps]
-    for field in ("device_ns", "host_ns", "bound"):
-        assert getattr(together, field).tolist() == [int(getattr(t, field)[0]) for t in alone]
+    assert together.device_ns.tolist() == [step.device_ns for step in alone]
+    assert together.bounds.tolist() == [step.bound for step in alone]
+    assert {together.host_ns} == {step.host_ns for step in alone}
 
 
 @pytest.mark.parametrize("coefficients", [None, FITTED])
@@ -102,7 +103,7 @@ def test_more_bandwidth_or_compute_is_never_slower(coefficients: Coefficients | 
     for chip in better:
         system = replace(SYSTEM, chip=chip)
         faster = StepTime(model, precision(), Parallelism(), system, 2048, coefficients)
-        assert all(timed(faster, s).device_ns[0] <= timed(base, s).device_ns[0] for s in shapes)
+        assert all(timed(faster, s).device_ns <= timed(base, s).device_ns for s in shapes)
 
 
 def test_cuts_that_it_cannot_time_are_refused() -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ import numpy.typing as npt
 from headway.arithmetic.spans import Span
 from headway.roofline import BOUNDS
 from headway.scheduler.contract import StepOutcome, StepPlan
-from headway.simulator.step_time import StepTime, Timing
+from headway.simulator.step_time import Step, Steps
 from headway.simulator.token_gaps import TokenGaps
 from headway.simulator.world import World
 
@@ -23,8 +23,22 @@ STOP = 0
 TOKEN = 1
 MAX_JUMP = 4096
 """Steps in one jump at most: bounds the arrays."""
+NO_TOKEN_YET = -1
 
 Ints = npt.NDArray[np.int64]
+_FULL = Span()
+
+
+class Timer(Protocol):
+    """How long steps take; `StepTime` is one."""
+
+    spans: tuple[Span, ...]
+
+    def one(self, tokens: int, sequences: int, sampled: int, pairs: Any, reads: Any, writes: Any) -> Step: ...
+
+    def several(
+        self, steps: int, tokens: int, sequences: int, sampled: int, pairs: Any, reads: Any, writes: Any
+    ) -> Steps: ...
 
 
 @dataclass(slots=True)
@@ -32,33 +46,29 @@ class _Answer:
     """What is left of a request's answer while it has no slot."""
 
     tokens_left: int
-    last_token_ns: int = -1
-    """-1: it has no token yet."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Running:
-    plan: StepPlan
-    timing: Timing
-    ends_ns: list[int]
-    """Time at which each step is over, host included."""
-    draws: Ints
-    """Slots that draw, in batch order."""
+    last_token_ns: int = NO_TOKEN_YET
 
 
 class ModelledExecutor:
     """Holds one plan at a time. Where the plan may be repeated, it runs until the first row ends, or until `cut`."""
 
-    def __init__(self, world: World, step_time: StepTime, max_running: int, jumps: bool = True) -> None:
+    def __init__(self, world: World, timer: Timer, max_running: int, jumps: bool = True) -> None:
         self._world = world
-        self._step_time = step_time
+        self._timer = timer
         self._jumps = jumps
         self._answers: dict[str, _Answer] = {}
         self._owner: list[str | None] = [None] * max_running
         self._left = np.zeros(max_running, np.int64)
-        self._last_ns = np.full(max_running, -1, np.int64)
-        self._running: _Running | None = None
+        self._last_ns = np.full(max_running, NO_TOKEN_YET, np.int64)
+        self._plan: StepPlan | None = None
+        self._draws: Ints = np.zeros(0, np.int64)
+        """Slots that draw, in batch order."""
         self._steps = 0
+        self._step = Step(0, 0, 0)
+        self._several: Steps | None = None
+        self._ends_ns: list[int] = []
+        """When each step of the plan is over, host included."""
+        self._last_end_ns = NO_TOKEN_YET
         self.gaps = TokenGaps()
         self.bound_ns = [0] * len(BOUNDS)
         self.device_ns = 0
@@ -77,23 +87,40 @@ class ModelledExecutor:
 
     def submit(self, plan: StepPlan) -> None:
         self._seat(plan)
-        draws = plan.slots if plan.samples.all() else plan.slots[plan.samples]
-        steps = 1
-        if self._jumps and plan.repeats > 1:
-            steps = min(plan.repeats, int(self._left[draws].min()), MAX_JUMP)
-        timing = self._timing(plan, steps, len(draws))
-        ends = np.cumsum(timing.device_ns + timing.host_ns) + self._world.now_ns
-        self._running = _Running(plan, timing, ends.tolist(), draws)
+        self._plan = plan
+        if plan.repeats > 1:
+            self._draws = plan.slots
+            if self._jumps:
+                self._jump(plan, min(plan.repeats, int(self._left[plan.slots].min()), MAX_JUMP))
+                return
+        else:
+            self._draws = plan.slots if plan.samples.all() else plan.slots[plan.samples]
+        self._single(plan)
+
+    def _single(self, plan: StepPlan) -> None:
+        sums = [_sums(span, plan.starts, plan.counts) for span in self._timer.spans]
+        pairs, reads, writes = zip(*sums, strict=True) if sums else ((), (), ())
+        self._step = self._timer.one(int(plan.counts.sum()), len(plan.slots), len(self._draws), pairs, reads, writes)
+        self._several = None
+        self._steps = 1
+        self._ends_ns = [self._world.now_ns + self._step.device_ns + self._step.host_ns]
+
+    def _jump(self, plan: StepPlan, steps: int) -> None:
+        n = len(plan.slots)
+        sums = [_sums_of_decodes(span, plan.starts, steps) for span in self._timer.spans]
+        pairs, reads, writes = zip(*sums, strict=True) if sums else ((), (), ())
+        self._several = several = self._timer.several(steps, n, n, n, pairs, reads, writes)
         self._steps = steps
+        self._ends_ns = (np.cumsum(several.device_ns + several.host_ns) + self._world.now_ns).tolist()
 
     @property
     def done_ns(self) -> int:
         """When what was submitted will be done."""
-        return self._now().ends_ns[self._steps - 1]
+        return self._ends_ns[self._steps - 1]
 
     def cut(self) -> bool:
         """Something has happened: the step that runs now is the last of its plan. True if that changes anything."""
-        ends, now_ns = self._now().ends_ns, self._world.now_ns
+        ends, now_ns = self._ends_ns, self._world.now_ns
         steps = self._steps
         while steps > 1 and ends[steps - 2] > now_ns:
             steps -= 1
@@ -102,75 +129,88 @@ class ModelledExecutor:
         return changed
 
     def collect(self) -> StepOutcome:
-        running, steps = self._now(), self._steps
-        self._running = None
-        draws, timing = running.draws, running.timing
-        device_ns = int(timing.device_ns[:steps].sum())
-        self._account(running, steps, device_ns)
+        plan, draws, steps = self._plan, self._draws, self._steps
+        if plan is None:
+            raise RuntimeError("no plan is in flight")
+        self._plan = None
+        device_ns = self._account(steps)
         self._left[draws] -= steps
-        token_ids = np.full(steps * len(draws), TOKEN, np.int64)
+        token_ids = np.ones(steps * len(draws), np.int64)  # TOKEN
         if len(draws):
-            token_ids[-len(draws) :][self._left[draws] == 0] = STOP
-        return StepOutcome(running.plan.number, token_ids, steps=steps, device_ns=device_ns)
+            over = self._left[draws] == 0
+            if over.any():
+                token_ids[-len(draws) :][over] = STOP
+            self._note_gaps(steps)
+        return StepOutcome(plan.number, token_ids, steps=steps, device_ns=device_ns)
 
     # Inside
 
-    def _now(self) -> _Running:
-        if self._running is None:
-            raise RuntimeError("no plan is in flight")
-        return self._running
-
     def _seat(self, plan: StepPlan) -> None:
         """Slots change hands; what is left of a preempted answer is kept for its return."""
-        for slot in plan.released.tolist():
-            name = self._owner[slot]
-            answer = self._answers.get(name) if name is not None else None
-            if answer is not None:
-                answer.tokens_left, answer.last_token_ns = int(self._left[slot]), int(self._last_ns[slot])
-            self._owner[slot] = None
+        if len(plan.released):
+            for slot in plan.released.tolist():
+                name = self._owner[slot]
+                answer = self._answers.get(name) if name is not None else None
+                if answer is not None:
+                    answer.tokens_left, answer.last_token_ns = int(self._left[slot]), int(self._last_ns[slot])
+                self._owner[slot] = None
         for admitted in plan.admitted:
             slot, name = admitted.slot, admitted.request.id
             answer = self._answers[name]
             self._owner[slot] = name
             self._left[slot], self._last_ns[slot] = answer.tokens_left, answer.last_token_ns
 
-    def _timing(self, plan: StepPlan, steps: int, sampled: int) -> Timing:
-        sums = [_sums(span, plan.starts, plan.counts, steps) for span in self._step_time.spans]
-        pairs, reads, writes = zip(*sums, strict=True) if sums else ((), (), ())
-        return self._step_time.timing(int(plan.counts.sum()), len(plan.slots), sampled, pairs, reads, writes)
-
-    def _account(self, running: _Running, steps: int, device_ns: int) -> None:
-        timing, ends = running.timing, running.ends_ns
-        host_ns = int(timing.host_ns[:steps].sum())
+    def _account(self, steps: int) -> int:
+        """Device time of the steps that ran, which is noted by bound as well."""
+        several = self._several
+        if several is None:
+            device_ns, host_ns, bound = self._step
+            self.bound_ns[bound] += device_ns + host_ns
+        else:
+            took_ns = several.device_ns[:steps]
+            device_ns, host_ns = int(took_ns.sum()), several.host_ns * steps
+            bounds = several.bounds[:steps]
+            bound = int(bounds[0])
+            if (bounds == bound).all():
+                self.bound_ns[bound] += device_ns + host_ns
+            else:
+                for bound in range(len(BOUNDS)):
+                    mine = bounds == bound
+                    self.bound_ns[bound] += int(took_ns[mine].sum()) + several.host_ns * int(mine.sum())
         self.device_ns += device_ns
         self.host_ns += host_ns
         self.num_steps += steps
-        if steps == 1:
-            self.bound_ns[int(timing.bound[0])] += device_ns + host_ns
-        else:
-            took_ns = timing.device_ns[:steps] + timing.host_ns[:steps]
-            for i in np.unique(timing.bound[:steps]).tolist():
-                self.bound_ns[i] += int(took_ns[timing.bound[:steps] == i].sum())
-        draws = running.draws
-        if not len(draws):
-            return
+        return device_ns
+
+    def _note_gaps(self, steps: int) -> None:
+        """Nearly always, whoever draws has drawn in the step before."""
+        draws, ends, several = self._draws, self._ends_ns, self._several
         last = self._last_ns[draws]
-        self.gaps.add((ends[0] - last)[last >= 0])
-        if steps > 1:
-            self.gaps.add((timing.device_ns + timing.host_ns)[1:steps], len(draws))
-        self._last_ns[draws] = ends[steps - 1]
+        usual = int(np.count_nonzero(last == self._last_end_ns)) if self._last_end_ns >= 0 else 0
+        if usual:
+            self.gaps.add_one(ends[0] - self._last_end_ns, usual)
+        if usual < len(draws):
+            self.gaps.add((ends[0] - last)[(last >= 0) & (last != self._last_end_ns)])
+        if several is not None and steps > 1:
+            self.gaps.add(several.device_ns[1:steps] + several.host_ns, len(draws))
+        self._last_ns[draws] = self._last_end_ns = ends[steps - 1]
 
 
-def _sums(span: Span, starts: Ints, counts: Ints, steps: int) -> tuple[Any, Any, Any]:
-    """Pairs, reads and writes of all rows: of one step integers, of several [steps], in which every row moves on by one
-    token a step.
-    """
-    if steps == 1:
-        pairs, reads, writes = (int(rule(starts, counts).sum()) for rule in (span.pairs, span.reads, span.writes))
-        return pairs, reads, writes
-    if span == Span():
-        seen = int(starts.sum()) + len(starts) * np.arange(1, steps + 1)
-        return seen, seen, np.full(steps, len(starts), np.int64)
+def _sums(span: Span, starts: Ints, counts: Ints) -> tuple[int, int, int]:
+    """Pairs, reads and writes of a step's rows together."""
+    if span == _FULL:
+        ends, tokens = int(starts.sum()) + int(counts.sum()), int(counts.sum())
+        squares = int((counts * (2 * starts + counts)).sum())
+        return (squares + tokens) // 2, ends, tokens
+    return tuple(int(rule(starts, counts).sum()) for rule in (span.pairs, span.reads, span.writes))  # type: ignore[return-value]
+
+
+def _sums_of_decodes(span: Span, starts: Ints, steps: int) -> tuple[Ints, Ints, Any]:
+    """The same for each of `steps` steps [steps], in which every row moves on by one token."""
+    n = len(starts)
+    if span == _FULL:
+        seen = int(starts.sum()) + n * np.arange(1, steps + 1)
+        return seen, seen, n
     moved = starts[:, None] + np.arange(steps)
     ones = np.ones_like(moved)
     return span.pairs(moved, ones).sum(0), span.reads(moved, ones).sum(0), span.writes(moved, ones).sum(0)

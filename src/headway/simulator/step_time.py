@@ -7,8 +7,8 @@ keep a coefficient for each thing that they depend on. All of it is asked of the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,16 +28,23 @@ if TYPE_CHECKING:
 
 Ints = npt.NDArray[np.int64]
 Sums = Sequence[Any]
-"""By span; an integer each for one step, an array [k] for k steps."""
+"""By span: an integer each for one step, an array [k] for k steps."""
 
 
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """Of k steps in a row, [k] each: on the device, beside it, and the index (into BOUNDS) of what bound it."""
+class Step(NamedTuple):
+    """On the device, beside it, and the index (into BOUNDS) of what bound it."""
+
+    device_ns: int
+    host_ns: int
+    bound: int
+
+
+class Steps(NamedTuple):
+    """Of k steps in a row, [k] each; the host's time is the same for all."""
 
     device_ns: Ints
-    host_ns: Ints
-    bound: Ints
+    host_ns: int
+    bounds: Ints
 
 
 class StepTime:
@@ -93,34 +100,43 @@ class StepTime:
             return floor_cost(work, self._system, self.chips)
         return calibrated_cost(work, shape, self._system, self._device, self._cut)
 
-    def timing(self, tokens: int, sequences: int, sampled: int, pairs: Sums, reads: Sums, writes: Sums) -> Timing:
-        """Of one step, or of as many as the sums have entries."""
-        several = bool(pairs) and isinstance(pairs[0], np.ndarray)
-        larger, smaller = (np.maximum, np.minimum) if several else (max, min)
+    def one(self, tokens: int, sequences: int, sampled: int, pairs: Sums, reads: Sums, writes: Sums) -> Step:
+        """Of one step. Sums are by span."""
+        device_s, gap_s, bounds = self._parts(tokens, sequences, sampled, pairs, reads, writes, max, min)
+        return Step(max(1, round(device_s * 1e9)), round(gap_s * 1e9), bounds.index(max(bounds)))
+
+    def several(
+        self, steps: int, tokens: int, sequences: int, sampled: int, pairs: Sums, reads: Sums, writes: Sums
+    ) -> Steps:
+        """Of as many steps, each with so many tokens. Sums are by span, [steps] each."""
+        device_s, gap_s, parts = self._parts(tokens, sequences, sampled, pairs, reads, writes, np.maximum, np.minimum)
+        device_ns = np.full(steps, device_s * 1e9)
+        np.maximum(np.rint(device_ns, out=device_ns), 1, out=device_ns)
+        bounds = np.argmax([np.broadcast_to(part, steps) for part in parts], axis=0)
+        return Steps(device_ns.astype(np.int64), round(gap_s * 1e9), bounds)
+
+    def _parts(
+        self,
+        tokens: int,
+        sequences: int,
+        sampled: int,
+        pairs: Sums,
+        reads: Sums,
+        writes: Sums,
+        larger: Any,
+        smaller: Any,
+    ) -> tuple[Any, float, tuple[Any, ...]]:
+        """Device time, host time, and how long each of BOUNDS is busy; seconds."""
         compute_s, memory_s = self._compute_s[tokens], self._memory_s[tokens]
         busy_s, network_s = self._busy_s[tokens], self._network_s[tokens]
         for op in self._varying:
             op_compute_s = op.flops(tokens, sampled, pairs, reads, larger, smaller) * op.flop_s[tokens]
             op_memory_s = op.moved_bytes(tokens, sequences, sampled, reads, writes) * op.byte_s
             compute_s, memory_s = compute_s + op_compute_s, memory_s + op_memory_s
-            busy_s = busy_s + (np.maximum if several else max)(op_compute_s, op_memory_s)
+            busy_s = busy_s + larger(op_compute_s, op_memory_s)
         gap_s = self._host_gap_s + self._host_sequence_s * sequences
         if self._overlaps:
             device_s = larger(larger(compute_s, memory_s), network_s)
         else:
             device_s = busy_s + network_s + self._launch_s
-        bounds = (compute_s, memory_s, network_s, self._launch_s + gap_s)
-        return (_several if several else _one)(device_s, round(gap_s * 1e9), bounds)
-
-
-def _one(device_s: float, gap_ns: int, bounds: tuple[float, ...]) -> Timing:
-    """Rounded to the nanosecond, at least 1: time must pass."""
-    longest = bounds.index(max(bounds))
-    columns = (max(1, round(device_s * 1e9)), gap_ns, longest)
-    return Timing(*(np.array([value], np.int64) for value in columns))
-
-
-def _several(device_s: Any, gap_ns: int, bounds: tuple[Any, ...]) -> Timing:
-    parts = np.stack(np.broadcast_arrays(*bounds))
-    device_ns = np.maximum(1, np.rint(np.broadcast_to(device_s, parts.shape[1:]) * 1e9).astype(np.int64))
-    return Timing(device_ns, np.full(len(device_ns), gap_ns, np.int64), np.argmax(parts, axis=0))
+        return device_s, gap_s, (compute_s, memory_s, network_s, self._launch_s + gap_s)
