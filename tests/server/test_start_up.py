@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -11,14 +12,17 @@ from pathlib import Path
 
 import httpx
 import pytest
+from tokenizers import Tokenizer
 
 from headway.engine.errors import ModelError
 from headway.scheduler.config import ConfigError
-from headway.server import model_text
+from headway.server import model_text, serve
 from headway.server.app import build_app
+from headway.server.limits import Limits
 from headway.server.model_text import ModelText
 from headway.server.settings import Settings
 from headway.server.text import TokenText
+from tests.server.live import Live
 from tests.server.model_files import STOP, build_tokenizer, write_model
 from tests.server.scripted_engine import ScriptedEngine
 
@@ -87,6 +91,54 @@ def test_a_tokenizer_without_a_table_of_bytes() -> None:
     tokenizer.decoder = None
     with pytest.raises(ConfigError, match="decoder"):
         TokenText(tokenizer)
+
+
+def test_a102_a_tokenizer_whose_library_breaks_down() -> None:
+    faulty = json.loads(build_tokenizer().to_str())
+    sequence, missing = {"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": "X", "type_id": 0}}
+    faulty["post_processor"] = {
+        "type": "TemplateProcessing", "single": [missing, sequence], "pair": [], "special_tokens": {}
+    }  # fmt: skip
+    with pytest.raises(ConfigError, match="can't encode text"):
+        TokenText(Tokenizer.from_str(json.dumps(faulty)))
+
+
+def test_a102_a_text_over_which_the_library_breaks_down_is_a_500(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    class PanicException(BaseException):
+        pass
+
+    class Faulty:
+        def encode_batch(self, *_: object, **__: object) -> None:
+            raise PanicException("byte index 1 is not a char boundary")
+
+    text = TokenText(build_tokenizer())
+    monkeypatch.setattr(text, "_tokenizer", Faulty())
+    monkeypatch.setattr(TokenText, "encode", lambda _, *args, **options: text_encode(text, *args, **options))
+    for size in (1, 10_000):
+        response = live.post("/tokenize", {"prompt": "a" * size})
+        assert response.status_code == 500
+        assert response.json()["error"]["code"] == "internal_error"
+    monkeypatch.undo()
+    assert live.post("/tokenize", {"prompt": "a"}).status_code == 200
+
+
+text_encode = TokenText.encode
+
+
+@pytest.mark.parametrize("hard", [64, 256, 1024, 100_000, resource.RLIM_INFINITY])
+@pytest.mark.parametrize("soft", [64, 256, 1024, resource.RLIM_INFINITY])
+def test_a134_connections_leave_descriptors_for_the_rest(monkeypatch: pytest.MonkeyPatch, soft: int, hard: int) -> None:
+    asked: list[tuple[int, int]] = []
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, hard))
+    monkeypatch.setattr(resource, "setrlimit", lambda _, both: asked.append(both))
+    limits, backlog = serve._within_descriptors(Limits())
+    allowed = asked[0][0] if asked else soft
+    assert 1 <= limits.connections <= Limits().connections
+    assert backlog >= 1
+    if allowed == resource.RLIM_INFINITY or allowed > 10_000:
+        assert (limits.connections, backlog) == (Limits().connections, 2048)
+    elif allowed > 100:
+        assert limits.connections + backlog + 32 < allowed
 
 
 def test_a_tokenizer_that_cuts_is_told_not_to() -> None:

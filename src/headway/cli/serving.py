@@ -28,11 +28,10 @@ from headway.server.engine_link import EngineLink
 from headway.server.engine_patience import Patience
 from headway.server.engine_room import QueueLimits
 from headway.server.limits import Limits
-from headway.server.serve import serve
+from headway.server.serve import BACKLOG, serve
 from headway.server.settings import Settings, keys_from
 
 _KEYS = "HEADWAY_API_KEYS"
-_BACKLOG = 2048
 
 
 def serve_model(*, model: str | None, **options: Any) -> None:
@@ -58,7 +57,7 @@ async def _run(link: EngineLink, settings: Settings, listener: Any) -> None:
         with _loading(settings.model):
             await link.start()
         app = build_app(link, settings)
-        listen(listener, settings.host, _BACKLOG)
+        listen(listener, settings.host, BACKLOG)
         click.echo(f"Headway serves {settings.model} on {url(listener, settings.host)}")
         await serve(app, settings, listener)
     finally:

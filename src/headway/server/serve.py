@@ -21,6 +21,7 @@ from headway.server.settings import Settings
 log = logging.getLogger("headway.server")
 _CUT_S = 2
 """Time for the last error events, when the grace time is over."""
+BACKLOG = 2048
 _OTHER_DESCRIPTORS = 64
 """What the process needs beside connections."""
 
@@ -29,7 +30,7 @@ class Server(uvicorn.Server):
     """Asked to stop, it takes nothing new, lets streams finish within `drain_s`, then ends them with an error."""
 
     def __init__(self, app: App, settings: Settings) -> None:
-        limits = _within_descriptors(settings.limits)
+        limits, backlog = _within_descriptors(settings.limits)
         super().__init__(
             uvicorn.Config(
                 app,
@@ -42,6 +43,7 @@ class Server(uvicorn.Server):
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
+                backlog=backlog,
                 timeout_keep_alive=int(limits.keep_alive_s),
                 timeout_graceful_shutdown=int(limits.drain_s) + _CUT_S,
                 h11_max_incomplete_event_size=limits.header_bytes,
@@ -59,12 +61,26 @@ class Server(uvicorn.Server):
             cut.cancel()
 
 
-def _within_descriptors(limits: Limits) -> Limits:
-    """A connection more than the process may open would make the next file or pipe fail, not the connection."""
-    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if allowed == resource.RLIM_INFINITY:
-        return limits
-    return replace(limits, connections=min(limits.connections, max(allowed - _OTHER_DESCRIPTORS, 1)))
+def _within_descriptors(limits: Limits) -> tuple[Limits, int]:
+    """Limits and backlog. A connection more than the process may open would make the next file or pipe fail.
+
+    As many as the backlog may be accepted before the first of them can be turned away.
+    """
+    allowed = _descriptors(limits.connections + BACKLOG + _OTHER_DESCRIPTORS)
+    backlog = min(BACKLOG, max(allowed - limits.connections - _OTHER_DESCRIPTORS, allowed // 8, 1))
+    connections = min(limits.connections, max(allowed - backlog - _OTHER_DESCRIPTORS, 1))
+    return replace(limits, connections=connections), backlog
+
+
+def _descriptors(wanted: int) -> int:
+    """How many this process may have open, after asking for more where that is allowed."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return wanted
+    if soft < wanted and hard != soft:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return soft
 
 
 async def serve(app: App, settings: Settings, listener: socket.socket | None = None) -> None:

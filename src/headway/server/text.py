@@ -12,11 +12,17 @@ from tokenizers import Tokenizer
 from headway.scheduler.config import ConfigError
 
 
+class TokenizerFault(Exception):
+    """The tokenizer library broke down over a text."""
+
+
 class TokenText:
     """A tokenizer with a table of the bytes that each token id stands for."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        """Raises ConfigError if its decoder is neither byte-level nor byte-fallback, so that a table can't be made."""
+        """Raises ConfigError if its decoder is neither byte-level nor byte-fallback, so that a table can't be made, or
+        if it can't encode the simplest text.
+        """
         serialized = tokenizer.to_str()
         self._tokenizer = _without_trimming(Tokenizer.from_str(serialized))
         self._plain = _without_trimming(Tokenizer.from_str(serialized))
@@ -26,6 +32,11 @@ class TokenText:
         self._special_ids = frozenset(self.special.values())
         self._bytes = _byte_table(tokenizer, json.loads(serialized).get("decoder"))
         self.longest_token_bytes = max(map(len, self._bytes), default=1) or 1
+        try:
+            self.encode("a b")
+            self.encode_plain("a b")
+        except TokenizerFault as fault:
+            raise ConfigError(f"the tokenizer can't encode text: {fault}") from None
 
     @property
     def vocab(self) -> int:
@@ -71,7 +82,13 @@ def _without_trimming(tokenizer: Tokenizer) -> Tokenizer:
 
 def _encode(tokenizer: Tokenizer, text: str, add_special_tokens: bool) -> list[int]:
     # encode_batch lets other threads run meanwhile; encode keeps the interpreter's lock.
-    ids: list[int] = tokenizer.encode_batch([text], add_special_tokens=add_special_tokens)[0].ids
+    try:
+        ids: list[int] = tokenizer.encode_batch([text], add_special_tokens=add_special_tokens)[0].ids
+    except BaseException as error:
+        # What its Rust code calls a panic is not an Exception, and nothing above would answer the client.
+        if type(error).__name__ == "PanicException":
+            raise TokenizerFault(str(error)) from None
+        raise
     return ids
 
 
