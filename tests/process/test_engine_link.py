@@ -6,6 +6,7 @@ import asyncio
 import gc
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -477,6 +478,21 @@ async def main():
     await asyncio.sleep(60)
 asyncio.run(main())
 """
+
+
+@pytest.mark.parametrize("asleep", ["while a model is loaded", "while a step runs"])
+def test_a105_an_engine_that_reads_nothing_exits_with_its_parent(asleep: str) -> None:
+    code = "import sys, time; from headway.engine.run import wire_from_fd; wire_from_fd(int(sys.argv[1]))"
+    code += f"; print({asleep!r}, flush=True)"
+    ours, theirs = socket.socketpair()
+    command = [sys.executable, "-c", f"{code}; time.sleep(1000)", str(theirs.fileno())]
+    with subprocess.Popen(command, pass_fds=[theirs.fileno()], stdout=subprocess.PIPE, text=True) as engine:
+        theirs.close()
+        assert engine.stdout.readline() == f"{asleep}\n"
+        if "step" in asleep:
+            ours.sendall(b"unread")
+        ours.close()
+        assert engine.wait(20) == 0
 
 
 async def test_an_engine_whose_parent_is_killed_exits() -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import faulthandler
+import os
+import select
 import signal
 import socket
 import sys
+import threading
 import time
 
 from headway.engine.loop import Brain, Loop
@@ -21,7 +24,17 @@ def wire_from_fd(fd: int) -> Wire:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     faulthandler.enable()
-    return Wire(socket.socket(fileno=fd))
+    end = socket.socket(fileno=fd)
+    threading.Thread(target=_exit_with, args=(end,), name="headway-peer", daemon=True).start()
+    return Wire(end)
+
+
+def _exit_with(end: socket.socket) -> None:
+    """While a model is loaded and while a step runs nobody reads the socket, and either can take minutes."""
+    poll = select.poll()
+    poll.register(end, select.POLLRDHUP)
+    poll.poll()
+    os._exit(OK)
 
 
 def run_engine(wire: Wire, ready: Ready, brain: Brain, executor: Executor, depth: int = 1) -> int:
