@@ -23,9 +23,11 @@ class Slo:
 
     def keeps(self, record: Record) -> bool:
         r = record.receipt
-        return record.ok and all(
-            most is None or value_ns <= most * 1e9
-            for most, value_ns in ((self.ttft_s, r.ttft_ns), (self.tpot_s, r.tpot_ns), (self.e2e_s, record.e2e_ns))
+        return (
+            record.ok
+            and (self.ttft_s is None or r.ttft_ns <= self.ttft_s * 1e9)
+            and (self.tpot_s is None or r.tpot_ns <= self.tpot_s * 1e9)
+            and (self.e2e_s is None or record.e2e_ns <= self.e2e_s * 1e9)
         )
 
 
@@ -109,6 +111,19 @@ class Summary:
 
 
 @dataclass(slots=True)
+class _Totals:
+    """Over all calls that were not refused."""
+
+    input: int = 0
+    output: int = 0
+    reused: int = 0
+    preemptions: int = 0
+    charged_ns: int = 0
+    good: int = 0
+    good_tokens: int = 0
+
+
+@dataclass(slots=True)
 class Results:
     """Takes records one by one and keeps only what quantiles need: 40 bytes a record."""
 
@@ -118,7 +133,7 @@ class Results:
     _tpot_ns: array[float] = field(default_factory=lambda: array("d"))
     _e2e_ns: array[int] = field(default_factory=lambda: array("q"))
     _reasons: Counter[str] = field(default_factory=Counter)
-    _totals: Counter[str] = field(default_factory=Counter)
+    _totals: _Totals = field(default_factory=_Totals)
     _first_ns: int | None = None
     _last_ns: int = 0
 
@@ -138,14 +153,14 @@ class Results:
         self._e2e_ns.append(record.e2e_ns)
         if r.tokens_generated > 1:
             self._tpot_ns.append(r.tpot_ns)
-        total["input"] += record.call.num_input_tokens
-        total["output"] += r.tokens_generated
-        total["reused"] += r.tokens_reused
-        total["preemptions"] += r.preemptions
-        total["charged_ns"] += r.device_share_ns + r.host_share_ns
+        total.input += record.call.num_input_tokens
+        total.output += r.tokens_generated
+        total.reused += r.tokens_reused
+        total.preemptions += r.preemptions
+        total.charged_ns += r.device_share_ns + r.host_share_ns
         if self.slo.keeps(record):
-            total["good"] += 1
-            total["good_tokens"] += r.tokens_generated
+            total.good += 1
+            total.good_tokens += r.tokens_generated
 
     def summary(
         self, executors: Iterable[ModelledExecutor], chips_each: int, price: Price, interrupted: bool = False
@@ -159,7 +174,7 @@ class Results:
         energy_j = None if price.power_w is None else busy_s * price.power_w * chips_each
         usd_per_s = None if price.usd_per_hour is None else price.usd_per_hour * chips / 3600
         cost_usd = None if usd_per_s is None else usd_per_s * duration_s
-        charged_s = total["charged_ns"] / 1e9
+        charged_s = total.charged_ns / 1e9
         return Summary(
             calls=self.num_records,
             finished=self._reasons["stop"],
@@ -167,11 +182,11 @@ class Results:
             refused={reason: n for reason, n in sorted(self._reasons.items()) if reason not in ("stop", "length")},
             interrupted=interrupted,
             duration_s=duration_s,
-            input_tokens=total["input"],
-            output_tokens=total["output"],
-            reused_tokens=total["reused"],
-            hit_rate=_ratio(total["reused"], total["input"]),
-            preemptions=total["preemptions"],
+            input_tokens=total.input,
+            output_tokens=total.output,
+            reused_tokens=total.reused,
+            hit_rate=_ratio(total.reused, total.input),
+            preemptions=total.preemptions,
             queue_s=quantiles(self._queue_ns, 1e-9),
             ttft_s=quantiles(self._ttft_ns, 1e-9),
             tpot_s=tpot_s,
@@ -179,21 +194,21 @@ class Results:
             e2e_s=quantiles(self._e2e_ns, 1e-9),
             interactivity_tokens_per_s=1 / tpot_s.p50 if tpot_s.p50 else None,
             requests_per_s=_ratio(ended, duration_s),
-            output_tokens_per_s=_ratio(total["output"], duration_s),
-            output_tokens_per_s_per_chip=_ratio(total["output"], duration_s * chips),
-            goodput_share=_ratio(total["good"], self.num_records),
-            goodput_requests_per_s=_ratio(total["good"], duration_s),
-            goodput_tokens_per_s=_ratio(total["good_tokens"], duration_s),
+            output_tokens_per_s=_ratio(total.output, duration_s),
+            output_tokens_per_s_per_chip=_ratio(total.output, duration_s * chips),
+            goodput_share=_ratio(total.good, self.num_records),
+            goodput_requests_per_s=_ratio(total.good, duration_s),
+            goodput_tokens_per_s=_ratio(total.good_tokens, duration_s),
             steps=sum(e.num_steps for e in executors),
             busy_share=_ratio(busy_s, duration_s * len(executors)),
             bound_share=bound_shares([sum(column) for column in zip(*(e.bound_ns for e in executors), strict=True)]),
             busy_s=busy_s,
             charged_s=charged_s,
             energy_j=energy_j,
-            energy_j_per_output_token=None if energy_j is None else _ratio(energy_j, total["output"]),
+            energy_j_per_output_token=None if energy_j is None else _ratio(energy_j, total.output),
             cost_usd=cost_usd,
             charged_usd=None if usd_per_s is None else charged_s * usd_per_s / len(executors),
-            usd_per_mtok_output=None if cost_usd is None else _ratio(cost_usd * 1e6, total["output"]),
+            usd_per_mtok_output=None if cost_usd is None else _ratio(cost_usd * 1e6, total.output),
         )
 
 
