@@ -19,11 +19,12 @@ from headway.arithmetic.step_shape import decode
 from headway.arithmetic.work import step_work
 from headway.catalog import Chip, load_catalog
 from headway.planner.batching import critical_batch, model_critical_batch, throughput_tokens_per_s
+from headway.planner.deployment import Deployment
 from headway.planner.economics import growth_gap, implied_kv_bytes_per_token, price_multiplier, spend_shares
 from headway.planner.fleet import lifetime_tokens, served_over_optimal_training, share_of_traffic, transceiver_w
 from headway.planner.kv import kv_report
+from headway.planner.prefix import prefix_report
 from headway.planner.receipt import decode_energy_j, energy_receipt, prefill_energy_j
-from headway.planner.retention import retention
 from headway.roofline import floor_cost
 from headway.roofline.capacity import length_where_kv_reaches
 from tests.arithmetic.models import catalog, model
@@ -219,14 +220,16 @@ def test_a17_spend_on_cached_prefixes_from_the_medians(cached_ratio: float, shar
 
 def test_a18_hold_a_prefix_or_compute_it_again() -> None:
     """The claim multiplies the embedding and every position's logits as well: 1.4% more."""
-    kept = retention(model(L70), chip("h100-sxm"), 119_000, chips=8, usd_per_chip_hour=1.30, mfu=0.5)
+    eight = Deployment(L70, model(L70), catalog().system("hgx-h100"), Precision(), Parallelism(tensor=8), mfu=0.5)
+    kept = prefix_report(eight, catalog().tiers, 119_000, 1.30, life_years=4)
     assert kept.recompute_s == pytest.approx(8.93, rel=0.015)
     assert kept.recompute_usd == pytest.approx(0.0258, rel=0.015)
-    assert kept.hold_bytes == pytest.approx(39.0e9, rel=0.001)
-    assert kept.hold_usd_per_hour == pytest.approx(0.63, abs=0.005)
-    assert kept.break_even_s == pytest.approx(147, rel=0.02)
-    dearer = retention(model(L70), chip("h100-sxm"), 119_000, chips=8, usd_per_chip_hour=13.0, mfu=0.5)
-    assert dearer.break_even_s == pytest.approx(kept.break_even_s)
+    assert kept.kv_bytes == pytest.approx(39.0e9, rel=0.001)
+    held = next(choice for choice in kept.tiers if choice.tier == "hbm")
+    assert held.hold_usd_per_hour == pytest.approx(0.63, abs=0.005)
+    assert held.pays_for_s == pytest.approx(147, rel=0.02)
+    dearer = prefix_report(eight, catalog().tiers, 119_000, 13.0, life_years=4)
+    assert next(choice for choice in dearer.tiers if choice.tier == "hbm").pays_for_s == pytest.approx(held.pays_for_s)
 
 
 RIDGE_FLOPS_PER_BYTE = 600.0

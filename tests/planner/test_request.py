@@ -57,12 +57,14 @@ def test_what_cannot_be() -> None:
 
 
 def test_the_command() -> None:
-    result = CliRunner().invoke(plan, ["receipt", "deepseek-v3", "--system", "hgx-b200", "--tensor", "8", "--json"])
+    result = CliRunner().invoke(
+        plan, ["receipt", "deepseek-v3", "--weights", "fp8", "--system", "hgx-b200", "--tensor", "8", "--json"]
+    )
     assert result.exit_code == 0, result.output
     answer = json.loads(result.output)
     assert answer["chips"] == 8
     assert answer["floor"]["wall_wh"] < answer["calibrated"]["wall_wh"]
-    text = CliRunner().invoke(plan, ["receipt", "qwen3-8b", "--system", "tpu-v5e-node"])
+    text = CliRunner().invoke(plan, ["receipt", "qwen3-8b", "--system", "tpu-v5e-node", "--tensor", "2"])
     assert "a real engine: no fit" in text.output
     assert "unknown" in text.output
     wrong = CliRunner().invoke(plan, ["receipt", "qwen3-8b", "--prompt", "10", "--cached", "10"])

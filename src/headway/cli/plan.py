@@ -168,6 +168,7 @@ def roofline_question(
 @option("--output", type=TOKENS, default=256, help="Tokens generated.")
 @option("--batch", type=BATCH, default=32, help="Sequences in each decode step.")
 @option("--overhead", type=click.FloatRange(1, 10), default=1.56, help="From the chip to the wall.")
+@option("--usd-per-kwh", type=click.FloatRange(0, 100), default=0.08, help="Of electricity.")
 @with_a_cut
 def receipt_question(
     system: str,
@@ -177,6 +178,7 @@ def receipt_question(
     output: int,
     batch: int,
     overhead: float,
+    usd_per_kwh: float,
     tensor: int,
     pipeline: int,
     expert: int,
@@ -194,7 +196,7 @@ def receipt_question(
         cut, chosen = cut_from(tensor, pipeline, expert, data, context_parallel), catalog.system(system)
         fitted = fit_for(catalog, chosen.chip.name, engine)
         sizes = (prompt, cached, output, batch, overhead)
-        report = request_receipt(asked["model"], shape, chosen, precision, cut, *sizes, fitted)
+        report = request_receipt(asked["model"], shape, chosen, precision, cut, *sizes, fitted, usd_per_kwh)
     show_receipt(report, as_json)
 
 

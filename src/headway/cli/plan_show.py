@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from headway.cli.plan_text import si, size
+from headway.cli.si import si, size
 
 _UNITS = (
     ("bytes_per_s", "B/s"),

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from headway.cli.si import si, size
 from headway.planner.best import BestReport
 from headway.planner.kv import KvReport
 from headway.planner.model import ModelReport
@@ -15,38 +16,6 @@ from headway.planner.pareto import ParetoReport
 from headway.planner.request import RequestCost, RequestReceipt
 from headway.planner.step import RooflineReport, StepReport
 from headway.planner.sweep import Configuration
-
-_SI = (
-    (1e24, "Y"),
-    (1e21, "Z"),
-    (1e18, "E"),
-    (1e15, "P"),
-    (1e12, "T"),
-    (1e9, "G"),
-    (1e6, "M"),
-    (1e3, "k"),
-    (1.0, ""),
-    (1e-3, "m"),
-    (1e-6, "µ"),
-    (1e-9, "n"),
-)
-_BINARY = ((2**50, "Pi"), (2**40, "Ti"), (2**30, "Gi"), (2**20, "Mi"), (2**10, "Ki"))
-
-
-def si(value: float, unit: str) -> str:
-    """Three or four significant digits with a decimal prefix."""
-    for factor, prefix in _SI:
-        if abs(value) >= factor:
-            return f"{value / factor:.4g} {prefix}{unit}"
-    return f"{value:.4g} {unit}"
-
-
-def size(value: float) -> str:
-    """Decimal and binary side by side, so that neither is taken for the other."""
-    for factor, prefix in _BINARY:
-        if value >= factor:
-            return f"{si(value, 'B')} ({value / factor:.4g} {prefix}B)"
-    return f"{value:.4g} B"
 
 
 def show_names(names: dict[str, list[str]], as_json: bool) -> None:
@@ -77,7 +46,7 @@ def show_model(report: ModelReport, as_json: bool) -> None:
         ("and, a sequence", size(report.kv_bytes_constant) if report.kv_bytes_constant else "nothing"),
         ("source", report.source or "the file given"),
     )
-    _assume(report.assumptions)
+    _assume(report.assumptions, formulas=report.formulas)
 
 
 def show_kv(report: KvReport, as_json: bool) -> None:
@@ -96,7 +65,7 @@ def show_kv(report: KvReport, as_json: bool) -> None:
         (f"{report.chip} for KV alone", f"{report.chips_for_kv:.2f}, so {report.whole_chips_for_kv}"),
         ("for KV and weights", f"{report.chips_for_kv_and_weights:.2f}, so {report.whole_chips_for_kv_and_weights}"),
     )
-    _assume(report.assumptions)
+    _assume(report.assumptions, formulas=report.formulas)
 
 
 def show_roofline(report: RooflineReport, as_json: bool) -> None:
@@ -131,7 +100,7 @@ def show_receipt(report: RequestReceipt, as_json: bool) -> None:
         click.echo("a real engine: no fit for this chip and engine")
     else:
         _request_cost(f"a real engine ({report.median_error:.0%} median error)", report.calibrated, report.overhead)
-    _assume(report.assumptions, report.uncertain)
+    _assume(report.assumptions, report.uncertain, report.formulas)
 
 
 def _request_cost(title: str, cost: RequestCost, overhead: float) -> None:
@@ -148,6 +117,7 @@ def _request_cost(title: str, cost: RequestCost, overhead: float) -> None:
             f"{known(cost.chip_wh, 'Wh')} in the chips, {known(cost.wall_wh, 'Wh')} at the wall (x {overhead:g})",
         ),
         ("rent", "unknown" if cost.usd is None else f"{cost.usd:.3g} USD"),
+        ("electricity", "unknown" if cost.electricity_usd is None else f"{cost.electricity_usd:.3g} USD"),
     )
 
 
@@ -224,8 +194,8 @@ def _lines(title: str, *pairs: tuple[str, str]) -> None:
         click.echo(f"  {name:24} {value}")
 
 
-def _assume(assumptions: tuple[str, ...], uncertain: tuple[str, ...] = ()) -> None:
-    for title, lines in (("assuming", assumptions), ("uncertain", uncertain)):
+def _assume(assumptions: tuple[str, ...], uncertain: tuple[str, ...] = (), formulas: tuple[str, ...] = ()) -> None:
+    for title, lines in (("by", formulas), ("assuming", assumptions), ("uncertain", uncertain)):
         if lines:
             click.echo(f"\n{title}")
         for line in lines:

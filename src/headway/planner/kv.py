@@ -12,6 +12,11 @@ from headway.arithmetic.shape import ModelShape
 from headway.catalog import Chip
 from headway.roofline.capacity import chips_for_bytes, length_where_kv_reaches
 
+FORMULAS = (
+    "KV of a token = sum over layers whose cache grows of values x bytes; grouped: 2 x KV heads x head size",
+    "KV of a context = sum over layers of min(context, window) x values x bytes, and constant states",
+    "chips = bytes / the chip's whole memory",
+)
 ASSUMPTIONS = (
     "every sequence is as long as the context; no prefix is shared",
     "chips are counted by whole memory, with nothing kept for activations or the runtime",
@@ -39,6 +44,7 @@ class KvReport:
     chips_for_kv_and_weights: float
     whole_chips_for_kv: int
     whole_chips_for_kv_and_weights: int
+    formulas: tuple[str, ...] = FORMULAS
     assumptions: tuple[str, ...] = ASSUMPTIONS
 
 

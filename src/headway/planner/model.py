@@ -12,6 +12,11 @@ from headway.arithmetic.parameters import Parameters, parameters
 from headway.arithmetic.shape import ModelShape
 from headway.catalog import Published
 
+FORMULAS = (
+    "parameters = sum over matrices of inputs x outputs x copies, and norms, biases and tables",
+    "active = all but the routed experts + active / total of those",
+    "bytes = parameters x bits of the format, its scales included / 8",
+)
 ASSUMPTIONS = (
     "counts come from the configuration alone, without modules that only predict further tokens or see images",
     "active: a token's share of the routed experts and everything else, embedding table included",
@@ -43,6 +48,7 @@ class ModelReport:
     """Once every window is full."""
     kv_bytes_constant: int
     source: str | None
+    formulas: tuple[str, ...] = FORMULAS
     assumptions: tuple[str, ...] = ASSUMPTIONS
 
 

@@ -11,12 +11,12 @@ from headway.arithmetic.formats import Precision
 from headway.arithmetic.layers import ShapeError
 from headway.arithmetic.parallelism import Parallelism
 from headway.arithmetic.shape import ModelShape
-from headway.arithmetic.step_shape import decode, prefill
-from headway.arithmetic.work import step_work
+from headway.arithmetic.step_shape import decode
 from headway.catalog import System
+from headway.planner.deployment import Deployment
 from headway.planner.receipt import energy_receipt
 from headway.planner.uncertain import uncertain_figures
-from headway.roofline import Calibration, calibrated_cost, floor_cost
+from headway.roofline import Calibration
 
 ASSUMPTIONS = (
     "the prompt is computed alone in one step, then every decode step carries `batch` sequences as long as this one",
@@ -24,6 +24,11 @@ ASSUMPTIONS = (
     "energy: every chip at its full power throughout; wall: times the overhead for cooling, conversion and hosts",
     "with pipeline stages, every stage always has another such step to work on",
     "no queue, no network to the user; the calibrated decode is a fit, the prompt's time is a floor in both",
+)
+FORMULAS = (
+    "energy in the chips = (prompt's step + decode steps / batch) x chips x power; at the wall: x overhead",
+    "rent = (prompt's step + decode steps / batch) x chips x USD a chip-hour / 3600",
+    "electricity = Wh at the wall / 1000 x USD a kWh",
 )
 MAX_OUTPUT_TOKENS = 1_000_000
 
@@ -41,6 +46,8 @@ class RequestCost:
     wall_wh: float | None
     j_per_output_token: float | None
     usd: float | None
+    electricity_usd: float | None
+    """Of what is drawn at the wall; a part of what the rent pays for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +66,7 @@ class RequestReceipt:
     calibrated: RequestCost | None
     median_error: float | None
     uncertain: tuple[str, ...]
+    formulas: tuple[str, ...] = FORMULAS
     assumptions: tuple[str, ...] = ASSUMPTIONS
 
 
@@ -74,26 +82,27 @@ def request_receipt(
     batch: int,
     overhead: float = 1.2 * 1.3,
     fitted: Calibration | None = None,
+    usd_per_kwh: float = 0.08,
 ) -> RequestReceipt:
-    """Raises ShapeError for a prompt that is cached entirely (its last token must be computed) or too many tokens."""
+    """Raises ShapeError for a prompt that is cached entirely (its last token must be computed), for too many tokens, and
+    for what does not fit.
+    """
     if cached_tokens >= prompt_tokens:
         raise ShapeError(f"cached tokens ({cached_tokens}) must be fewer than the prompt's ({prompt_tokens})")
     if not 1 <= output_tokens <= MAX_OUTPUT_TOKENS:
         raise ShapeError(f"output tokens must be between 1 and {MAX_OUTPUT_TOKENS}, not {output_tokens}")
-    known, chips, domain = spans(model), cut.chips, system.scaleup_chips
-    prompt = step_work(
-        model, prefill(known, prompt_tokens - cached_tokens, cached_tokens), precision, cut, domain=domain
-    )
-    prefill_s = float(floor_cost(prompt, system, chips).step_s)
+    where = Deployment(name, model, system, precision, cut, fitted)
+    where.check_fits(prompt_tokens + output_tokens, batch)
+    known, chips = spans(model), cut.chips
+    prefill_s = where.prefill_s(prompt_tokens - cached_tokens, cached_tokens)
     # The prompt's step draws the first token; each later one is a step of its own.
     lengths = prompt_tokens + np.arange(1, output_tokens)
     shape = decode(known, batch, lengths)
-    work = step_work(model, shape, precision, cut, domain=domain)
-    floor_s = float(floor_cost(work, system, chips).step_s.sum())
+    floor_s, engine = float(where.floor(shape).step_s.sum()), where.engine(shape)
     calibrated = None
-    if fitted is not None:
-        real_s = float(calibrated_cost(work, shape, system, fitted.coefficients, cut).step_s.sum())
-        calibrated = _cost(prefill_s, real_s, output_tokens, batch, cut, overhead, system)
+    if engine is not None:
+        real_s = float(engine.step_s.sum())
+        calibrated = _cost(prefill_s, real_s, output_tokens, batch, cut, overhead, system, usd_per_kwh)
     return RequestReceipt(
         name,
         system.name,
@@ -105,7 +114,7 @@ def request_receipt(
         overhead,
         system.chip.tdp_w,
         system.chip.rent_usd_per_hour,
-        _cost(prefill_s, floor_s, output_tokens, batch, cut, overhead, system),
+        _cost(prefill_s, floor_s, output_tokens, batch, cut, overhead, system, usd_per_kwh),
         calibrated,
         fitted.median_error if fitted else None,
         uncertain_figures(system),
@@ -113,7 +122,14 @@ def request_receipt(
 
 
 def _cost(
-    prefill_s: float, decode_s: float, output_tokens: int, batch: int, cut: Parallelism, overhead: float, system: System
+    prefill_s: float,
+    decode_s: float,
+    output_tokens: int,
+    batch: int,
+    cut: Parallelism,
+    overhead: float,
+    system: System,
+    usd_per_kwh: float,
 ) -> RequestCost:
     power_w, hourly = system.chip.tdp_w, system.chip.rent_usd_per_hour
     # With stages, the chips work on as many other steps at the same time: each step has a stage's worth of them.
@@ -131,5 +147,6 @@ def _cost(
         chip_wh=energy.chip_j / 3600 if energy else None,
         wall_wh=energy.wall_wh if energy else None,
         j_per_output_token=energy.chip_j / output_tokens if energy else None,
+        electricity_usd=energy.wall_wh / 1e3 * usd_per_kwh if energy else None,
         usd=None if hourly is None else shared_s * chips * hourly / 3600,
     )

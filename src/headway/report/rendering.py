@@ -80,9 +80,9 @@ _RENDERERS: dict[str, Callable[[Spec], str | bytes]] = {".html": html, ".svg": s
 
 
 def undrawable(text: str) -> str:
-    """The letters of `text`, each once, that would be boxes or blanks in a picture."""
+    """The letters of `text`, each once, that would be boxes or blanks in a picture. Latin ones are in every font."""
     _register_fonts()
-    letters = dict.fromkeys(letter for letter in text if ord(letter) > 0x24F and letter.isalpha())
+    letters = dict.fromkeys(letter for letter in _NOT_XML.sub("", text) if ord(letter) > 0x24F and not letter.isspace())
     return "".join(letter for letter in list(letters)[:_MOST_LETTERS] if not _has_font(letter))
 
 

@@ -1,0 +1,35 @@
+"""Quantities as text: SI prefixes; bytes in decimal and binary."""
+
+from __future__ import annotations
+
+_SI = (
+    (1e24, "Y"),
+    (1e21, "Z"),
+    (1e18, "E"),
+    (1e15, "P"),
+    (1e12, "T"),
+    (1e9, "G"),
+    (1e6, "M"),
+    (1e3, "k"),
+    (1.0, ""),
+    (1e-3, "m"),
+    (1e-6, "µ"),
+    (1e-9, "n"),
+)
+_BINARY = ((2**50, "Pi"), (2**40, "Ti"), (2**30, "Gi"), (2**20, "Mi"), (2**10, "Ki"))
+
+
+def si(value: float, unit: str) -> str:
+    """Three or four significant digits with a decimal prefix."""
+    for factor, prefix in _SI:
+        if abs(value) >= factor:
+            return f"{value / factor:.4g} {prefix}{unit}"
+    return f"{value:.4g} {unit}"
+
+
+def size(value: float) -> str:
+    """Decimal and binary side by side, so that neither is taken for the other."""
+    for factor, prefix in _BINARY:
+        if value >= factor:
+            return f"{si(value, 'B')} ({value / factor:.4g} {prefix}B)"
+    return f"{value:.4g} B"

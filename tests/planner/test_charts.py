@@ -1,0 +1,171 @@
+"""Charts: one Vega-Lite spec each, as a page without a network, a drawing or a picture; no letter becomes a box."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import vl_convert
+from click.testing import CliRunner
+
+from headway.arithmetic.formats import precision
+from headway.cli import main
+from headway.planner.charts import kv_chart, memory_chart, pareto_chart, roofline_chart, timeline_chart
+from headway.planner.journey import journey_report
+from headway.planner.memory import memory_report
+from headway.planner.pareto import pareto_report
+from headway.planner.price import Workload
+from headway.planner.step import roofline_report
+from headway.report import rendering
+from headway.report.rendering import ChartError, html, png, svg, undrawable, write_chart
+from tests.arithmetic.models import catalog, model
+from tests.planner.deployments import deployed
+
+BARS: dict[str, Any] = {
+    "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
+    "data": {"values": [{"a": "x", "b": 1}]},
+    "mark": "bar",
+    "encoding": {"x": {"field": "a", "type": "nominal"}, "y": {"field": "b", "type": "quantitative"}},
+}
+
+
+def _specs() -> dict[str, dict[str, Any]]:
+    where = deployed()
+    rooflines = [
+        roofline_report("m", where.model, catalog().system(name), where.precision, where.cut, 4096, 16)
+        for name in ("hgx-h100", "hgx-b200")
+    ]
+    frontiers = [
+        pareto_report("m", model("llama-3.1-8b"), [catalog().system(name)], [precision()], 4096, None, 50.0)
+        for name in ("hgx-h100", "hgx-b200")
+    ]
+    return {
+        "roofline": roofline_chart(rooflines),
+        "pareto": pareto_chart(frontiers),
+        "memory": memory_chart([memory_report(where, 4096, 16)]),
+        "kv": kv_chart([("m", where.model), ("n", model("deepseek-v3"))], where.precision, 100_000),
+        "timeline": timeline_chart(journey_report(where, Workload(100, 0, 10, 4), 0.137, 0.5)),
+    }
+
+
+@pytest.fixture(scope="module")
+def specs() -> dict[str, dict[str, Any]]:
+    return _specs()
+
+
+@pytest.mark.parametrize("name", ["roofline", "pareto", "memory", "kv", "timeline"])
+def test_a_spec_is_drawn(name: str, specs: dict[str, dict[str, Any]]) -> None:
+    drawing = svg(specs[name])
+    assert drawing.startswith("<svg")
+    assert drawing.count("<path") > 10
+    assert "NaN" not in drawing
+    for data in (layer["data"]["values"] for layer in specs[name]["layer"]):
+        assert data
+
+
+def test_the_roofline_stands_on_logarithmic_axes_with_a_roof_a_chip(specs: dict[str, dict[str, Any]]) -> None:
+    roofs, points = specs["roofline"]["layer"]
+    for channel in ("x", "y"):
+        assert roofs["encoding"][channel]["scale"]["type"] == "log"
+    assert {row["chip"] for row in roofs["data"]["values"]} == {"h100-sxm", "b200-sxm"}
+    assert {row["step"] for row in points["data"]["values"]} == {"prefill", "decode"}
+    peaks = {row["chip"]: row["flops_per_s"] for row in roofs["data"]["values"]}
+    for row in points["data"]["values"]:
+        assert row["flops_per_s"] <= peaks[row["chip"]] * (1 + 1e-9)
+
+
+def test_the_frontier_is_a_staircase_with_a_line_at_the_slo(specs: dict[str, dict[str, Any]]) -> None:
+    stairs, _, rule, text = specs["pareto"]["layer"]
+    assert stairs["mark"]["interpolate"] == "step-before"
+    assert rule["mark"]["type"] == "rule"
+    assert rule["data"]["values"][0]["interactivity_tokens_per_s"] == 50
+    assert text["data"]["values"][0]["slo"] == "SLO"
+
+
+def test_a_stack_fills_the_chip(specs: dict[str, dict[str, Any]]) -> None:
+    bars = specs["memory"]["layer"][0]["data"]["values"]
+    assert sum(row["bytes"] for row in bars) == pytest.approx(80e9)
+
+
+def test_a_page_fetches_nothing() -> None:
+    page = html(BARS)
+    assert not re.findall(r"<(?:script|link)\b[^>]*\b(?:src|href)=", page)
+    assert not re.search(r"cdn|jsdelivr|unpkg", page)
+    assert "vega" in page
+
+
+@pytest.mark.parametrize("label", ["</script><script>alert(1)</script>", "<!--", "a\x00b", "\ud800", "\ue0f3", "&lt;"])
+def test_a_label_stays_a_label(label: str) -> None:
+    plain, spec = html(BARS), {**BARS, "title": label}
+    page = html(spec)
+    assert page.count("</script>") == plain.count("</script>")
+    assert page.count("<script") == plain.count("<script")
+    assert page.count("<!--") == plain.count("<!--")
+    assert svg(spec).startswith("<svg")
+
+
+def test_korean_stays_text_where_the_reader_has_the_font() -> None:
+    spec = {**BARS, "title": "서울의 처리량"}
+    assert "서울의 처리량" in svg(spec)
+    assert "서울의 처리량" in html(spec)
+
+
+def test_korean_in_a_picture_is_drawn_or_refused_but_never_a_box() -> None:
+    spec = {**BARS, "title": "서울"}
+    if undrawable("서울"):
+        with pytest.raises(ChartError, match=r"no font here has '서울': install one .*fonts-nanum"):
+            png(spec)
+    else:
+        assert png(spec) != png({**BARS, "title": "부산"})
+
+
+def test_a_letter_that_no_font_has_is_refused() -> None:
+    private = "\U000f0000"
+    assert undrawable(f"abc é ß Ω Ж {private}") == private
+    with pytest.raises(ChartError, match="no font here has"):
+        png({**BARS, "title": private})
+
+
+def test_fonts_of_ones_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    named: list[str] = []
+    monkeypatch.setattr(vl_convert, "register_font_directory", named.append)
+    rendering._register_fonts.cache_clear()
+    monkeypatch.setenv(rendering.FONTS, str(tmp_path))
+    svg(BARS)
+    assert named == [str(tmp_path)]
+    rendering._register_fonts.cache_clear()
+    monkeypatch.setenv(rendering.FONTS, str(tmp_path / "none"))
+    with pytest.raises(ChartError, match="there is no such directory"):
+        svg(BARS)
+    rendering._register_fonts.cache_clear()
+
+
+def test_other_endings_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ChartError, match=r"must end in \.html, \.svg, \.png"):
+        write_chart(BARS, tmp_path / "chart.gif")
+    with pytest.raises(ChartError, match="No such file or directory"):
+        write_chart(BARS, tmp_path / "none" / "chart.svg")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "ending"),
+    [
+        (["roofline", "llama-3.1-8b", "--beside", "hgx-b200"], "png"),
+        (["pareto", "llama-3.1-8b", "--slo", "50", "--max-chips", "2"], "html"),
+        (["memory", "llama-3.1-8b", "--beside", "hgx-b200"], "svg"),
+        (["kv", "llama-3.1-8b", "--beside", "deepseek-v3"], "svg"),
+        (["journey", "llama-3.1-8b"], "svg"),
+    ],
+)
+def test_the_commands_draw(arguments: list[str], ending: str, tmp_path: Path) -> None:
+    path = tmp_path / f"chart.{ending}"
+    result = CliRunner().invoke(main, ["plan", *arguments, "--title", "a title", "--chart", str(path), "--json"])
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)
+    content = path.read_bytes()
+    assert content.startswith({"png": b"\x89PNG", "svg": b"<svg", "html": b"<!DOCTYPE html>"}[ending])
+    if ending == "svg":
+        assert b"a title" in content

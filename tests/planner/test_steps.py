@@ -1,0 +1,155 @@
+"""Decoding over batch and context, its turning points, memory, speculation."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.arithmetic.formats import precision
+from headway.arithmetic.parallelism import Parallelism, weight_bytes_per_chip
+from headway.arithmetic.shape import ShapeError
+from headway.planner.crossing import first_crossing
+from headway.planner.decoding import decode_report
+from headway.planner.limits import limits_report
+from headway.planner.memory import memory_report
+from headway.planner.speculation import speculation_report, tokens_per_step
+from headway.planner.step import roofline_report
+from tests.arithmetic.models import all_names, model
+from tests.planner.deployments import deployed
+
+
+@given(st.integers(1, 10_000_000), st.integers(1, 10_000_000))
+def test_a_crossing_is_found_exactly(threshold: int, most: int) -> None:
+    found = first_crossing(lambda n: np.asarray(n >= threshold), most)
+    assert found == (threshold if threshold <= most else None)
+
+
+def test_decode_points_are_those_of_the_roofline() -> None:
+    where = deployed(fitted=True)
+    report = decode_report(where, [1, 32], [1024, 8192])
+    for point in report.points:
+        one = roofline_report(
+            "", where.model, where.system, where.precision, where.cut, point.context_tokens, point.batch, where.fitted
+        )
+        assert point.step_s == pytest.approx(one.decode.step_s)
+        assert point.bound == one.decode.bound
+        assert point.fits == one.fits
+        assert point.tokens_per_s_per_chip == pytest.approx(one.decode.tokens_per_s_per_chip)
+        assert one.decode.calibrated is not None
+        assert point.engine_step_s == pytest.approx(one.decode.calibrated.step_s)
+
+
+@pytest.mark.parametrize("cut", [{"tensor": 8}, {"tensor": 2, "pipeline": 4}, {"data": 8}])
+def test_longer_and_fuller_steps_never_take_less(cut: dict[str, int]) -> None:
+    points = decode_report(deployed(**cut), [8, 16, 64], [1024, 8192, 65_536]).points
+    by_place = {(p.batch, p.context_tokens): p.step_s for p in points}
+    for (batch, context), step_s in by_place.items():
+        assert all(step_s <= other for (b, c), other in by_place.items() if b >= batch and c >= context)
+
+
+def test_where_weights_stop_mattering() -> None:
+    for name, batch in (("llama-3.1-70b", 296), ("llama-3.1-8b", 296)):
+        report = limits_report(deployed(name, weights="bf16"), 1, 1024)
+        assert report.weights_stop_mattering_batch == pytest.approx(batch, rel=0.03)
+        assert report.weights_stop_mattering_batch_rule == pytest.approx(295.3, rel=0.005)
+    sparse = limits_report(deployed("deepseek-v3", "hgx-b200"), 1, 1024)
+    assert sparse.weights_stop_mattering_batch == pytest.approx(sparse.weights_stop_mattering_batch_rule, rel=0.2)
+    assert sparse.weights_stop_mattering_batch_rule > 4000
+
+
+@pytest.mark.parametrize("name", ["llama-3.1-70b", "deepseek-v3", "gpt-oss-120b"])
+def test_turning_points_turn(name: str) -> None:
+    where = deployed(name, "hgx-b200")
+    report = limits_report(where, 64, 4096)
+    at = report.kv_overtakes_weights_tokens
+    assert at is not None
+
+    def kv_over_weights(context: int) -> bool:
+        work = where.work(where.decode_shape(64, context))
+        return bool(work.total("kv_read_bytes") >= work.total("weight_bytes"))
+
+    assert kv_over_weights(at)
+    assert not kv_over_weights(at - 1)
+    assert report.latency_floor_s < float(where.floor(where.decode_shape(1, 4096)).step_s)
+    assert report.latency_floor_tokens_per_s == pytest.approx(1 / report.latency_floor_s)
+
+
+def test_where_compute_overtakes_memory_and_memory_compute() -> None:
+    short = limits_report(deployed("llama-3.1-70b"), 1024, 16)
+    assert short.compute_overtakes_memory_batch is not None
+    assert short.memory_overtakes_compute_tokens is not None
+    assert short.memory_overtakes_compute_tokens > 16
+    assert limits_report(deployed("llama-3.1-70b"), 1, 8192).compute_overtakes_memory_batch is None
+
+
+@pytest.mark.parametrize("name", all_names())
+def test_memory_adds_up(name: str) -> None:
+    where = deployed(name, "gb200-nvl72", tensor=1, data=4)
+    report = memory_report(where, 4096, 8)
+    assert sum(report.weight_bytes_by_part.values()) == pytest.approx(report.weight_bytes)
+    assert report.weight_bytes == weight_bytes_per_chip(model(name), precision("fp8"), where.cut)
+    filled = report.weight_bytes + report.kv_bytes + report.kept_free_bytes + report.unused_bytes
+    assert filled == pytest.approx(report.memory_bytes)
+    assert report.fits == (report.unused_bytes >= 0)
+
+
+@pytest.mark.parametrize(("name", "context", "batch"), [("llama-3.1-70b", 8192, 32), ("deepseek-v3", 4096, 16)])
+def test_what_is_said_to_fit_fits(name: str, context: int, batch: int) -> None:
+    """Both the fewer sequences and the more chips that the refusal names."""
+    small = deployed(name, "gb200-nvl72", weights="bf16", tensor=1)
+    with pytest.raises(ShapeError, match=r"needs .* GB a chip, and .* are usable: .*--tensor (\d+) fits") as refused:
+        small.check_fits(context, batch)
+    tensor = int(str(refused.value).split("--tensor ")[1].split()[0])
+    deployed(name, "gb200-nvl72", weights="bf16", tensor=tensor).check_fits(context, batch)
+    full = deployed(name, "hgx-b200")
+    with pytest.raises(ShapeError, match=r"batch (\d+) fits") as refused:
+        full.check_fits(131_072, 512)
+    most = int(str(refused.value).split("batch ")[1].split()[0])
+    full.check_fits(131_072, most)
+    with pytest.raises(ShapeError):
+        full.check_fits(131_072, most + 1)
+
+
+def test_nothing_is_said_to_fit_that_does_not() -> None:
+    with pytest.raises(ShapeError) as refused:
+        deployed("kimi-k3", "rtx-4090-node", weights="bf16", tensor=1).check_fits(1024, 1)
+    assert "--tensor" not in str(refused.value)
+    assert "narrower --weights" in str(refused.value)
+
+
+@given(st.floats(0, 1), st.integers(0, 16))
+def test_tokens_of_a_step_are_a_geometric_sum(acceptance: float, drafts: int) -> None:
+    got = tokens_per_step(acceptance, drafts)
+    assert 1 <= got <= drafts + 1
+    if acceptance < 0.99:
+        assert got == pytest.approx((1 - acceptance ** (drafts + 1)) / (1 - acceptance))
+
+
+def test_the_best_depth() -> None:
+    where = deployed("llama-3.1-70b")
+    never = speculation_report(where, [1], 2048, 0.0, 0.0, 8).loads[0]
+    assert (never.best_drafts, never.speed_up) == (0, 1.0)
+    always = speculation_report(where, [1], 2048, 1.0, 0.0, 8).loads[0]
+    assert always.best_drafts == 8
+    assert 8 < always.speed_up <= 9
+    loads = speculation_report(where, [1, 16, 64, 256], 2048, 0.7, 0.02, 8).loads
+    assert [load.best_drafts for load in loads] == sorted((load.best_drafts for load in loads), reverse=True)
+    assert loads[0].best_drafts > loads[-1].best_drafts
+    for load in loads:
+        assert load.speed_up == max(depth.speed_up for depth in load.depths) >= 1
+
+
+def test_a_pipeline_gives_the_same_tokens_to_each_user_as_its_pass_allows() -> None:
+    piped = deployed("llama-3.1-70b", tensor=2, pipeline=4)
+    flat = deployed("llama-3.1-70b", tensor=2)
+    assert float(piped.decode_s(64, 1024)) == pytest.approx(float(flat.decode_s(16, 1024)), rel=0.05)
+
+
+def test_cuts_that_do_not_divide_are_refused() -> None:
+    for tensor, name in itertools.product((3, 5, 128), ("llama-3.1-70b", "qwen3-8b")):
+        with pytest.raises(ShapeError, match="possible: 1, 2"):
+            Parallelism(tensor=tensor).check(model(name))
