@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import click
 
+from headway.cli.bench import bench, report
 from headway.cli.one_line import OneLineGroup
 from headway.cli.plan import plan
 from headway.cli.serve import serve
+from headway.cli.simulate import simulate
 
 
 @click.group(cls=OneLineGroup, no_args_is_help=False, invoke_without_command=True)
@@ -18,5 +20,5 @@ def main(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-main.add_command(plan)
-main.add_command(serve)
+for command in (serve, simulate, plan, bench, report):
+    main.add_command(command)
