@@ -1,7 +1,7 @@
 """What a simulated request costs: requests and output tokens a CPU-second, by the size of the batch.
 
-The load is that of the Azure conversation trace: its first rows, over and over, or with --trace all of it. Saturated: as
-many rows run as may, and the queue is never empty. As recorded: one replica, arrivals as they were.
+The load is that of the Azure conversation trace: its first rows, over and over, or with --trace all of it. As recorded:
+one replica, arrivals as they were. Saturated: as many rows run as may, and the queue is never empty.
 
     python benchmarks/simulator.py --json
 """

@@ -26,7 +26,6 @@ class PlainTime:
     attended_ns: int = 10
     gap_ns: int = 7
     spans: tuple[Span, ...] = (Span(),)
-    chips: int = 1
 
     def one(self, tokens, sequences, sampled, pairs, reads, writes) -> Step:
         del sequences, sampled, reads, writes

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from headway.simulator.results import Slo
     from headway.simulator.simulation import Setup, Sink
+    from headway.simulator.step_time import StepTime
     from headway.workload.call import Workload
 
 COUNT = click.IntRange(1, 1_000_000_000)
@@ -51,6 +52,7 @@ RATE = click.FloatRange(0, 1e9, min_open=True)
 @click.option("--slo-e2e", type=Seconds(), help="Goodput: most seconds in all.")
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Per-request table, a Parquet file.")
 @click.option("--replay", type=click.Path(path_type=Path), help="Check that a step log gives the same plans again.")
+@click.option("--with", "changes", metavar="NAME=VALUE,…", help="Fork the log: prefix_cache=off, system=NAME …")
 @click.option("--catalog", "overlays", multiple=True, type=click.Path(path_type=Path), help="Directory of own facts.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object; SI units, named in the keys.")
 def simulate(**options: Any) -> None:
@@ -66,6 +68,8 @@ def simulate(**options: Any) -> None:
     from headway.workload.call import WorkloadError
 
     try:
+        if options["changes"] is not None and options["replay"] is None:
+            raise click.UsageError("--with needs --replay LOG")
         if options["replay"] is not None:
             _replay(options)
         else:
@@ -75,10 +79,19 @@ def simulate(**options: Any) -> None:
 
 
 def _replay(options: dict[str, Any]) -> None:
-    from headway.cli.simulate_text import show_replay
+    from headway.cli.simulate_text import show_replay, show_what_if
     from headway.simulator.replay import replay
+    from headway.simulator.what_if import parse_changes, what_if
 
-    show_replay(replay(options["replay"]), options["as_json"])
+    if options["changes"] is None:
+        show_replay(replay(options["replay"]), options["as_json"])
+        return
+    changes = parse_changes(options["changes"])
+
+    def on_system(name: str, max_step_tokens: int) -> StepTime:
+        return _setup(options | {"system": name, "chunk": max_step_tokens}).step_time()
+
+    show_what_if(what_if(options["replay"], changes, on_system), options["as_json"])
 
 
 def _simulate(options: dict[str, Any]) -> None:

@@ -13,9 +13,11 @@ import click
 
 from headway.simulator.replay import Replayed
 from headway.simulator.results import Quantiles, Summary
+from headway.simulator.what_if import WhatIf
 
 EVERY = 64
 """Calls between two looks at the progress bar."""
+MOST_SHOWN = 5
 
 
 @contextmanager
@@ -75,6 +77,23 @@ def show_replay(replayed: Replayed, as_json: bool) -> None:
     click.echo(f"{replayed.steps:,} steps and {replayed.requests:,} requests replayed: every decision is the same")
 
 
+def show_what_if(found: WhatIf, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(asdict(found), allow_nan=False))
+        return
+    changes = ", ".join(f"{name}={value}" for name, value in found.changes.items())
+    click.echo(f"{found.requests:,} requests, {found.steps:,} steps; with {changes}")
+    click.echo(f"  {'mean':14} {'logged':>10} {'simulated':>10} {'changed':>10} {'difference':>10}")
+    for name, get in (("TTFT", "ttft_s"), ("TPOT", "tpot_s"), ("end to end", "e2e_s")):
+        means = [getattr(run, get).mean for run in (found.logged, found.simulated, found.changed)]
+        shown = [*means, None if None in means else means[2] - means[1]]
+        click.echo(f"  {name:14} " + " ".join(f"{'-' if x is None else _seconds(x):>10}" for x in shown))
+    worst = sorted(found.differences, key=lambda d: -abs(d.e2e_s))[:MOST_SHOWN]
+    click.echo("  most changed, end to end: " + ", ".join(f"{d.id} {_seconds(d.e2e_s)}" for d in worst))
+    click.echo(f"  step times are fitted to the log and off by {found.fit_median_error:.1%} (median);")
+    click.echo("  logged against simulated tells how far the rest can be believed")
+
+
 def _line(name: str, text: str) -> None:
     click.echo(f"  {name:14} {text}")
 
@@ -85,7 +104,7 @@ def _quantiles(name: str, q: Quantiles) -> None:
 
 
 def _seconds(value: float) -> str:
-    return f"{value:.4g} s" if value >= 1 else f"{value * 1e3:.4g} ms"
+    return f"{value:.4g} s" if abs(value) >= 1 else f"{value * 1e3:.4g} ms"
 
 
 def _known(total: float | None, unit: str, each: float | None, each_unit: str, unknown: str) -> str:

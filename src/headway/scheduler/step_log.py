@@ -196,8 +196,11 @@ def read(lines: Iterable[bytes]) -> Iterable[tuple[int, AnyRecord]]:
             raise StepLogError(f"line {number}: {error}") from None
 
 
-def replay(lines: Iterable[bytes]) -> tuple[Scheduler, int]:
-    """The brain after the log, and its number of steps. Raises StepLogError at the first decision that differs."""
+def replay(lines: Iterable[bytes], on_plan: Callable[[StepPlan, int], Any] | None = None) -> tuple[Scheduler, int]:
+    """The brain after the log, and its number of steps. `on_plan` sees each plan and its time.
+
+    Raises StepLogError at the first decision that differs.
+    """
     records = iter(read(lines))
     first = next(records, None)
     if first is None or not isinstance(first[1], Header):
@@ -209,13 +212,19 @@ def replay(lines: Iterable[bytes]) -> tuple[Scheduler, int]:
     ended: dict[str, Finished] = {}
     steps = 0
     for number, record in records:
-        _feed(scheduler, record, number, ended)
+        _feed(scheduler, record, number, ended, on_plan)
         steps += isinstance(record, Plan) and record.digest is not None
         ended.update((finished.id, finished) for finished in scheduler.take_ended())
     return scheduler, steps
 
 
-def _feed(scheduler: Scheduler, record: AnyRecord, line: int, ended: dict[str, Finished]) -> None:
+def _feed(
+    scheduler: Scheduler,
+    record: AnyRecord,
+    line: int,
+    ended: dict[str, Finished],
+    on_plan: Callable[[StepPlan, int], Any] | None,
+) -> None:
     match record:
         case Add():
             _expect(line, "refusal", record.refused, _add(scheduler, record))
@@ -227,7 +236,10 @@ def _feed(scheduler: Scheduler, record: AnyRecord, line: int, ended: dict[str, F
             keys = tuple(map(bytes.fromhex, record.keys))
             scheduler.tell(TierLost(keys) if record.tier is None else TierHolds(record.tier, keys))
         case Plan():
-            _expect(line, "plan", record, _plan_record(scheduler.plan(record.now_ns), record.now_ns))
+            plan = scheduler.plan(record.now_ns)
+            _expect(line, "plan", record, _plan_record(plan, record.now_ns))
+            if on_plan is not None and isinstance(plan, StepPlan):
+                on_plan(plan, record.now_ns)
         case Commit():
             scheduler.commit(_outcome(record), record.now_ns)
         case Ended():

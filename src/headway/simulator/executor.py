@@ -32,7 +32,8 @@ _FULL = Span()
 class Timer(Protocol):
     """How long steps take; `StepTime` is one."""
 
-    spans: tuple[Span, ...]
+    @property
+    def spans(self) -> tuple[Span, ...]: ...
 
     def one(self, tokens: int, sequences: int, sampled: int, pairs: Any, reads: Any, writes: Any) -> Step: ...
 

@@ -11,11 +11,10 @@ from headway.scheduler.refusal import Refusal
 from headway.scheduler.request import Request
 from headway.scheduler.sequence import Finished
 from headway.simulator.block_keys import BlockKeys
-from headway.simulator.executor import STOP
+from headway.simulator.executor import STOP, Timer
 from headway.simulator.record import Record
 from headway.simulator.replica import ARRIVAL, Replica
 from headway.simulator.router import Load, Router
-from headway.simulator.step_time import StepTime
 from headway.simulator.world import World
 from headway.workload.call import Call, Session, Workload, WorkloadError
 
@@ -25,7 +24,7 @@ class FleetConfig:
     num_replicas: int
     scheduler: SchedulerConfig
     max_output_tokens: int | None = None
-    """What clients set as their limit; None: as much as the context allows. True lengths are never told."""
+    """The limit of calls that have none of their own; None: what the context allows. True lengths are never told."""
     jumps: bool = True
     """Off: every step is planned. The results are the same, later."""
 
@@ -50,9 +49,7 @@ class _InProgress:
 class Fleet:
     """Law: every call of the workload is recorded exactly once, unless the run is interrupted."""
 
-    def __init__(
-        self, config: FleetConfig, step_time: StepTime, router: Router, on_record: Callable[[Record], None]
-    ) -> None:
+    def __init__(self, config: FleetConfig, timer: Timer, router: Router, on_record: Callable[[Record], None]) -> None:
         if config.num_replicas < 1:
             raise WorkloadError(f"replicas must be at least 1, not {config.num_replicas}")
         self.config = config
@@ -60,7 +57,7 @@ class Fleet:
         self.router = router
         self._on_record = on_record
         self.replicas = [
-            Replica(i, self.world, config.scheduler, step_time, self._ended, config.jumps)
+            Replica(i, self.world, config.scheduler, timer, self._ended, config.jumps)
             for i in range(config.num_replicas)
         ]
         blocks = config.scheduler.groups[0].num_blocks
@@ -126,7 +123,7 @@ class Fleet:
     def _request(self, client: _Client, call: Call) -> Request:
         scheduler = self.config.scheduler
         room = scheduler.max_context - call.num_input_tokens
-        limit = self.config.max_output_tokens
+        limit = call.max_output_tokens or self.config.max_output_tokens
         keys: tuple[bytes, ...] = ()
         if call.hash_ids and scheduler.prefix_caching:
             keys = client.keys.keys(call.hash_ids, call.num_input_tokens)

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from headway.scheduler.contract import StepPlan, WakeAt
 from headway.scheduler.refusal import Refusal
 from headway.scheduler.scheduler import Scheduler
-from headway.simulator.executor import ModelledExecutor
-from headway.simulator.step_time import StepTime
+from headway.simulator.executor import ModelledExecutor, Timer
 from headway.simulator.world import World
 
 if TYPE_CHECKING:
@@ -29,13 +28,12 @@ class Replica:
     """Plan, execute, commit, as the engine's step loop does. One plan is in flight at a time."""
 
     def __init__(
-        self, index: int, world: World, config: SchedulerConfig, step_time: StepTime, on_end: OnEnd, jumps: bool = True
+        self, index: int, world: World, config: SchedulerConfig, timer: Timer, on_end: OnEnd, jumps: bool = True
     ) -> None:
         self.index = index
         self.config = config
-        self.chips = step_time.chips
         self.scheduler = Scheduler(config)
-        self.executor = ModelledExecutor(world, step_time, config.max_running, jumps)
+        self.executor = ModelledExecutor(world, timer, config.max_running, jumps)
         self._world = world
         self._on_end = on_end
         self._busy = False

@@ -32,6 +32,8 @@ class Call:
     hash_ids: tuple[int, ...] = ()
     """The prompt's content, one id for each whole block of `Workload.hash_block_size` tokens, perhaps one more for a
     last partial block. An equal id means the same block after the same prefix. Empty: shares nothing with anyone."""
+    max_output_tokens: int | None = None
+    """The limit that the client set, where that is known: no secret, unlike the length."""
 
 
 Session = Sequence[Call]

@@ -53,4 +53,5 @@ def _call(add: Add, output: int, first_ns: int, hasher: BlockHasher) -> Call:
         session=add.session,
         arrival_s=(add.now_ns - first_ns) / 1e9,
         hash_ids=tuple(int.from_bytes(key[:7], "little") for key in keys),
+        max_output_tokens=add.max_tokens,
     )

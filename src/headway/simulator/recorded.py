@@ -1,0 +1,96 @@
+"""Step times as a real run had them: a small additive model, fitted to the step log of that run.
+
+    device = a + b tokens + c sequences + d attended pairs        host = e + f sequences
+
+Coefficients are not negative: least squares of the relative errors, then scaled so that the log's total comes out. (Now
+and then a machine is disturbed; alone, relative errors would leave that time out.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from headway.arithmetic.spans import Span
+from headway.scheduler.contract import StepPlan
+from headway.simulator.step_time import Step, Steps
+
+Floats = npt.NDArray[np.float64]
+MIN_STEPS = 8
+"""Fewer tell nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedStep:
+    """A plan of a log, what it cost, and how often it ran."""
+
+    tokens: int
+    sequences: int
+    pairs: int
+    device_ns: int
+    host_ns: int
+
+
+def pairs_of(plan: StepPlan) -> int:
+    """(query, entry) pairs of full attention."""
+    span = Span()
+    return int(span.pairs(plan.starts, plan.counts).sum())
+
+
+class RecordedTimer:
+    """Knows full attention only: what a window saves is in the fit as far as the log shows it."""
+
+    spans: tuple[Span, ...] = (Span(),)
+
+    def __init__(self, steps: Sequence[LoggedStep]) -> None:
+        """Raises ValueError for fewer than MIN_STEPS steps."""
+        if len(steps) < MIN_STEPS:
+            raise ValueError(f"{len(steps)} steps are too few to fit step times to; at least {MIN_STEPS} are needed")
+        ones = np.ones(len(steps))
+        tokens, sequences, pairs, device_ns, host_ns = np.array(
+            [(s.tokens, s.sequences, s.pairs, s.device_ns, s.host_ns) for s in steps], np.float64
+        ).T
+        self.device = _fit(np.stack([ones, tokens, sequences, pairs], 1), np.maximum(device_ns, 1.0))
+        self.host = _fit(np.stack([ones, sequences], 1), np.maximum(host_ns, 1.0))
+        predicted = np.stack([ones, tokens, sequences, pairs], 1) @ np.array(self.device)
+        self.median_error = float(np.median(np.abs(predicted / np.maximum(device_ns, 1.0) - 1)))
+
+    def one(self, tokens: int, sequences: int, sampled: int, pairs: Any, reads: Any, writes: Any) -> Step:
+        del sampled, reads, writes
+        return Step(max(1, round(self._device_ns(tokens, sequences, pairs[0]))), self._host_ns(sequences), 0)
+
+    def several(
+        self, steps: int, tokens: int, sequences: int, sampled: int, pairs: Any, reads: Any, writes: Any
+    ) -> Steps:
+        del sampled, reads, writes
+        device_ns = np.maximum(1, np.rint(self._device_ns(tokens, sequences, pairs[0]))).astype(np.int64)
+        return Steps(device_ns, self._host_ns(sequences), np.zeros(steps, np.int64))
+
+    def _device_ns(self, tokens: int, sequences: int, pairs: Any) -> Any:
+        base, token, sequence, pair = self.device
+        return pairs * pair + (base + token * tokens + sequence * sequences)
+
+    def _host_ns(self, sequences: int) -> int:
+        base, sequence = self.host
+        return round(base + sequence * sequences)
+
+
+def _fit(columns: Floats, target: Floats) -> list[float]:
+    """Columns whose coefficient comes out negative are left out, the worst first."""
+    scaled = columns / target[:, None]
+    kept = list(range(columns.shape[1]))
+    while True:
+        size = np.linalg.norm(scaled[:, kept], axis=0)
+        found = np.linalg.lstsq(scaled[:, kept] / size, np.ones(len(target)), rcond=None)[0]
+        if (found >= 0).all() or len(kept) == 1:
+            break
+        del kept[int(np.argmin(found))]
+    coefficients = [0.0] * columns.shape[1]
+    for column, value in zip(kept, (found / size).tolist(), strict=True):
+        coefficients[column] = max(0.0, value)
+    total = float((columns @ np.array(coefficients)).sum())
+    return [c * float(target.sum()) / total for c in coefficients]

@@ -1,0 +1,148 @@
+"""A logged run forked: step times from the log, and what a change brings to the body that was logged."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from headway.cli.simulate import simulate
+from headway.scheduler.config import CacheGroup, SchedulerConfig
+from headway.scheduler.contract import StepOutcome, StepPlan
+from headway.scheduler.request import Request
+from headway.scheduler.scheduler import Scheduler
+from headway.scheduler.step_log import Header, Recorder
+from headway.simulator.recorded import LoggedStep, RecordedTimer
+from headway.simulator.what_if import changed, parse_changes, read_logged, what_if
+from headway.workload.call import WorkloadError
+
+from .drive import MS
+
+CONFIG = SchedulerConfig((CacheGroup("full", 400),), block_size=4, max_running=8, max_step_tokens=64, max_context=200)
+
+
+def device_ns(plan: StepPlan) -> int:
+    """The machine that is logged: 2 ms a step, 50 us a token, 100 ns an attended pair."""
+    pairs = int((plan.counts * plan.starts + plan.counts * (plan.counts + 1) // 2).sum())
+    return 2 * MS + 50_000 * int(plan.counts.sum()) + 100 * pairs
+
+
+def real_run(config: SchedulerConfig) -> list[bytes]:
+    """Requests with ids of tokens, half of whose prompts is shared, on a clock that the machine moves."""
+    log: list[bytes] = []
+    brain = Recorder(Scheduler(config), log.append, Header(1, config))
+    rng = np.random.default_rng(3)
+    shared = rng.integers(10, 99, 40)
+    due = [(int(i * 9 * MS), np.concatenate([shared, rng.integers(10, 99, 20 + i)])) for i in range(40)]
+    now_ns = 0
+    while due or not brain.is_idle:
+        while due and due[0][0] <= now_ns:
+            at_ns, tokens = due.pop(0)
+            brain.add(Request(f"r{at_ns}", len(tokens), 5 + at_ns // MS % 13, tokens), now_ns)
+        plan = brain.plan(now_ns)
+        if not isinstance(plan, StepPlan):
+            now_ns = due[0][0]
+            continue
+        took_ns = device_ns(plan)
+        now_ns += took_ns + MS // 2
+        brain.commit(StepOutcome(plan.number, np.ones(int(plan.samples.sum()), np.int64), device_ns=took_ns), now_ns)
+        brain.take_ended()
+    return log
+
+
+def logged(tmp_path: Path, config: SchedulerConfig = CONFIG) -> Path:
+    path = tmp_path / "steps.jsonl"
+    path.write_bytes(b"".join(real_run(config)))
+    return path
+
+
+def no_system(name: str, max_step_tokens: int) -> RecordedTimer:
+    raise AssertionError(f"{name} was not asked for, nor {max_step_tokens}")
+
+
+def test_the_fit_finds_the_machine(tmp_path: Path) -> None:
+    timer = RecordedTimer(read_logged(logged(tmp_path)).steps)
+    base, token, sequence, pair = timer.device
+    assert base == pytest.approx(2 * MS, rel=0.02)
+    assert token == pytest.approx(50_000, rel=0.02)
+    assert pair == pytest.approx(100, rel=0.05)
+    assert sequence == pytest.approx(0, abs=2000)
+    assert timer.host[0] == pytest.approx(MS / 2, rel=0.02)
+    assert timer.median_error < 0.001
+
+
+def test_disturbances_stay_in_the_total() -> None:
+    quiet = [LoggedStep(n, n, 10 * n, 1000 + 10 * n, 5) for n in range(1, 40)]
+    steps = [replace(s, device_ns=s.device_ns * 5) if i % 7 == 0 else s for i, s in enumerate(quiet)]
+    timer = RecordedTimer(steps)
+    predicted = sum(timer.one(s.tokens, s.sequences, 0, [s.pairs], [0], [0]).device_ns for s in steps)
+    assert predicted == pytest.approx(sum(s.device_ns for s in steps), rel=0.01)
+    assert min(*timer.device, *timer.host) >= 0
+    with pytest.raises(ValueError, match="too few"):
+        RecordedTimer(quiet[:3])
+
+
+def mean_ttft_s(run: list[bytes]) -> tuple[float, float]:
+    receipts = [json.loads(line)["receipt"] for line in run if b'"event":"ended"' in line]
+    ttft = [(r["queue_ns"] + r["prefill_ns"]) / 1e9 for r in receipts]
+    tpot = [r["decode_ns"] / 1e9 / (r["tokens_generated"] - 1) for r in receipts]
+    return sum(ttft) / len(ttft), sum(tpot) / len(tpot)
+
+
+@pytest.mark.parametrize(
+    ("changes", "other"),
+    [
+        ("prefix_cache=off", replace(CONFIG, prefix_caching=False)),
+        ("chunk=16", replace(CONFIG, max_step_tokens=16)),
+        ("max_running=2", replace(CONFIG, max_running=2)),
+    ],
+)
+def test_the_predicted_difference_is_the_measured_one(tmp_path: Path, changes: str, other: SchedulerConfig) -> None:
+    """The machine that was logged runs once more with the change: means differ as predicted, to 20% of the change."""
+    found = what_if(logged(tmp_path), parse_changes(changes), no_system)
+    assert found.requests == 40
+    assert found.simulated.ttft_s.mean == pytest.approx(found.logged.ttft_s.mean, rel=0.05)
+    assert found.simulated.tpot_s.mean == pytest.approx(found.logged.tpot_s.mean, rel=0.05)
+    before, after = mean_ttft_s(real_run(CONFIG)), mean_ttft_s(real_run(other))
+    for name, was, measured in zip(("ttft_s", "tpot_s"), before, after, strict=True):
+        predicted = getattr(found.changed, name).mean - getattr(found.simulated, name).mean
+        assert predicted == pytest.approx(measured - was, rel=0.2, abs=0.05 * was)
+    each = sum(d.ttft_s for d in found.differences) / 40
+    assert each == pytest.approx(found.changed.ttft_s.mean - found.simulated.ttft_s.mean)
+
+
+def test_no_change_is_no_difference(tmp_path: Path) -> None:
+    found = what_if(logged(tmp_path), {"batching": "continuous"}, no_system)
+    assert {(d.ttft_s, d.tpot_s, d.e2e_s, d.service_s) for d in found.differences} == {(0, 0, 0, 0)}
+
+
+def test_changes_as_text() -> None:
+    assert parse_changes("prefix_cache=off, chunk=32,system=hgx-h100") == {
+        "prefix_cache": "off",
+        "chunk": "32",
+        "system": "hgx-h100",
+    }
+    assert changed(CONFIG, {"blocks": "9", "batching": "static"}).groups == (CacheGroup("full", 9),)
+    for bad in ("", "chunk", "chunk=0", "chunk=x", "prefix_cache=maybe", "batching=x", "color=red"):
+        with pytest.raises(WorkloadError, match="--with"):
+            parse_changes(bad)
+
+
+def test_on_the_command_line(tmp_path: Path) -> None:
+    path = str(logged(tmp_path))
+    arguments = ["--replay", path, "--with", "system=hgx-h100", "--model", "smollm2-135m", "--json"]
+    result = CliRunner().invoke(simulate, arguments)
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.output)
+    assert found["changed"]["tpot_s"]["mean"] < found["simulated"]["tpot_s"]["mean"]
+    assert len(found["differences"]) == found["requests"] == 40
+    text = CliRunner().invoke(simulate, ["--replay", path, "--with", "chunk=16"]).output
+    assert "40 requests" in text
+    assert "TTFT" in text
+    alone = CliRunner().invoke(simulate, ["--with", "chunk=16"])
+    assert alone.exit_code == 2
+    assert "--with needs --replay LOG" in alone.output
