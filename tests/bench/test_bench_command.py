@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -110,6 +111,7 @@ def test_interrupting_keeps_what_is_done(tmp_path: Path) -> None:
     assert process.returncode == 130, errors
     assert b"Traceback" not in errors
     kept = read_run(tmp_path / "r")
+    assert kept.workload["trace_sha256"] == hashlib.sha256(trace.read_bytes()).hexdigest()
     assert (kept.interrupted, kept.summary.outcomes) == (True, {"ok": 2, "interrupted": 1})
     assert b"interrupted" in output
 

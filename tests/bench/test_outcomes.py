@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from headway.bench import exchange
 from headway.bench.client import Client, ClientSettings
 from headway.bench.exchange import Deadlines
 from headway.bench.metrics import distributions, rates
@@ -101,6 +102,13 @@ def test_more_text_than_was_asked_for_is_duplicated() -> None:
 
 def test_an_early_stop_is_a_good_answer() -> None:
     assert ask(body(text(" a"), text(" b", "stop"), usage(10, 3)), tokens=100).outcome == "ok"
+
+
+def test_an_answer_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange, "SPARE_BYTES", 1000)
+    monkeypatch.setattr(exchange, "BYTES_PER_TOKEN", 100)
+    record = ask([HEAD, *[http_chunk(event(text(" on and on")))] * 1000], tokens=4)
+    assert (record.outcome, record.error) == ("malformed", "the answer is larger than 1400 bytes")
 
 
 def test_servers_that_never_send_done_can_be_measured() -> None:

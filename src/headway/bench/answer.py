@@ -10,7 +10,9 @@ import msgspec
 from headway.bench.outcome import Outcome
 from headway.bench.sse import StreamError
 
-MAX_ANSWER_BYTES = 64 * 2**20
+SPARE_BYTES = 2**20
+BYTES_PER_TOKEN = 8192
+"""An answer may have SPARE_BYTES and this for each token asked for: a chunk with log-probabilities is large."""
 MIN_PAIRS = 4
 _TEXT_FIELDS = ("content", "reasoning_content", "reasoning", "refusal")
 
@@ -29,6 +31,7 @@ class Usage:
 class Answer:
     """One stream, as far as it came. Times are those of the clock that `take` is given."""
 
+    max_bytes: int = SPARE_BYTES
     arrivals_s: list[float] = field(default_factory=list)
     """When text came; what is read at one moment is one arrival."""
     pieces: list[str] = field(default_factory=list)
@@ -50,8 +53,8 @@ class Answer:
     def take(self, data: bytes, now_s: float) -> None:
         """The data of one event. Raises StreamError when the answer has no bound."""
         self._bytes += len(data)
-        if self._bytes > MAX_ANSWER_BYTES:
-            raise StreamError(f"the answer is larger than {MAX_ANSWER_BYTES} bytes")
+        if self._bytes > self.max_bytes:
+            raise StreamError(f"the answer is larger than {self.max_bytes} bytes")
         if data.strip() == b"[DONE]":
             if self.done:
                 self._blame("duplicated", "[DONE] came twice")

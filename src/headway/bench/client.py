@@ -6,6 +6,7 @@ import asyncio
 import errno
 from dataclasses import dataclass, field
 
+from headway.bench.answer import shown
 from headway.bench.connection import Connection, Opener, Pool, opener
 from headway.bench.endpoint import PATHS, Endpoint
 from headway.bench.exchange import Deadlines, Ended, Exchange
@@ -57,7 +58,7 @@ class Client:
         sent_s = asyncio.get_running_loop().time()
         tries = 0
         while True:
-            exchange, connect_s, ended = await self._try(body)
+            exchange, connect_s, ended = await self._try(body, call.num_output_tokens)
             wait_s = self._retry_wait_s(exchange, ended, tries)
             if wait_s is None:
                 return self._record(call, exchange, ended, sent_s, start_s, scheduled_s, connect_s, tries)
@@ -75,15 +76,15 @@ class Client:
             finally:
                 self._pool.give_back(connection)
 
-    async def _try(self, body: bytes) -> tuple[Exchange, float | None, Ended]:
+    async def _try(self, body: bytes, num_tokens: int) -> tuple[Exchange, float | None, Ended]:
         """A connection that was kept may be closed by the server in the same moment: then once more, on a fresh one."""
         loop = asyncio.get_running_loop()
         idle = self._pool.idle()
         if idle is not None:
-            exchange, ended = await self._on(idle, body)
+            exchange, ended = await self._on(idle, body, num_tokens)
             if ended.outcome != "reset" or exchange.heard:
                 return exchange, None, ended
-        exchange = Exchange(self.settings.needs_done, loop)
+        exchange = Exchange(self.settings.needs_done, num_tokens, loop)
         began_s = loop.time()
         try:
             async with asyncio.timeout(self.settings.deadlines.connect_s):
@@ -92,14 +93,14 @@ class Client:
             return exchange, None, Ended("timeout", f"no connection in {self.settings.deadlines.connect_s:g} s")
         except OSError as error:
             ours = error.errno in _OUR_LIMITS
-            return exchange, None, Ended("unsent" if ours else "unreachable", error.strerror or str(error))
+            return exchange, None, Ended("unsent" if ours else "unreachable", shown(error.strerror or str(error)))
         connect_s = loop.time() - began_s
-        exchange, ended = await self._on(fresh, body)
+        exchange, ended = await self._on(fresh, body, num_tokens)
         return exchange, connect_s, ended
 
-    async def _on(self, connection: Connection, body: bytes) -> tuple[Exchange, Ended]:
+    async def _on(self, connection: Connection, body: bytes, num_tokens: int) -> tuple[Exchange, Ended]:
         loop = asyncio.get_running_loop()
-        exchange = Exchange(self.settings.needs_done, loop)
+        exchange = Exchange(self.settings.needs_done, num_tokens, loop)
         head = self.endpoint.head("POST", self._path, body, self._api_key)
         watch = _Watch(exchange, self.settings.deadlines)
         try:

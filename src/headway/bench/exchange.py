@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from headway.bench.answer import Answer, error_text, shown
+from headway.bench.answer import BYTES_PER_TOKEN, SPARE_BYTES, Answer, error_text, shown
 from headway.bench.outcome import Outcome
 from headway.bench.sse import EventParser, StreamError
 
@@ -39,9 +39,11 @@ class Exchange:
     """Listens to a connection. `ended` is set once, and the connection is of no more interest then."""
 
     needs_done: bool
+    num_tokens: int
+    """That were asked for."""
     loop: asyncio.AbstractEventLoop
     ended: asyncio.Future[Ended] = field(init=False)
-    answer: Answer = field(default_factory=Answer)
+    answer: Answer = field(init=False)
     status: int | None = None
     headers_s: float | None = None
     retry_after_s: float | None = None
@@ -55,6 +57,7 @@ class Exchange:
 
     def __post_init__(self) -> None:
         self.ended = self.loop.create_future()
+        self.answer = Answer(SPARE_BYTES + BYTES_PER_TOKEN * self.num_tokens)
 
     def on_headers(self, status: int, headers: dict[str, str]) -> None:
         self.heard = True
