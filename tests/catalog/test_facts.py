@@ -103,3 +103,16 @@ def test_prices_are_checked(tmp_path: Path, cell: str, value: str) -> None:
     (tmp_path / "prices.csv").write_text(",".join(PRICE_COLUMNS) + "\n" + price_row(**{cell: value}))
     with pytest.raises(CatalogError, match=rf"prices\.csv, line 2.*{cell}"):
         load_catalog([tmp_path])
+
+
+def test_what_is_quoted_from_memory_or_assumed_says_so() -> None:
+    catalog = load_catalog()
+    figures = [*catalog.energy.values(), *(f for tier in catalog.tiers.values() for f in tier.figures.values())]
+    unchecked = [f for f in figures if "from memory" in f.note or "an assumption" in f.source]
+    assert len(unchecked) >= 10
+    assert {f.status for f in unchecked} == {"rumour"}
+    assert all("unverified" in f.note for f in unchecked)
+    assert all(f.status == "rumour" for f in catalog.energy.values())
+    written = [model for model in catalog.published.values() if "is written" in model.note]
+    assert len(written) >= 10
+    assert all("rope theta and norm eps are quoted from memory, unverified" in model.note for model in written)

@@ -19,6 +19,7 @@ QUESTIONS = {
     "decode": [*EIGHT, "--context", "1024", "--context", "8192"],
     "limits": EIGHT,
     "memory": EIGHT,
+    "energy": EIGHT,
     "speculation": EIGHT,
     "disaggregate": EIGHT,
     "afd": [*EIGHT, "--attention-chips", "8"],

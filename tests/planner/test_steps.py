@@ -14,11 +14,12 @@ from headway.arithmetic.parallelism import Parallelism, weight_bytes_per_chip
 from headway.arithmetic.shape import ShapeError
 from headway.planner.crossing import first_crossing
 from headway.planner.decoding import decode_report
+from headway.planner.energy import energy_report
 from headway.planner.limits import limits_report
 from headway.planner.memory import memory_report
 from headway.planner.speculation import speculation_report, tokens_per_step
 from headway.planner.step import roofline_report
-from tests.arithmetic.models import all_names, model
+from tests.arithmetic.models import all_names, catalog, model
 from tests.planner.deployments import deployed
 
 
@@ -153,3 +154,18 @@ def test_cuts_that_do_not_divide_are_refused() -> None:
     for tensor, name in itertools.product((3, 5, 128), ("llama-3.1-70b", "qwen3-8b")):
         with pytest.raises(ShapeError, match="possible: 1, 2"):
             Parallelism(tensor=tensor).check(model(name))
+
+
+def test_joules() -> None:
+    where = deployed()
+    report = energy_report(where, catalog().energy, 32, 4096)
+    decode, prefill = report.steps
+    assert decode.full_power_j == pytest.approx(decode.step_s * 8 * 700)
+    assert decode.full_power_j_per_token == pytest.approx(decode.step_s * 8 * 700 / 32)
+    assert report.flops_per_byte_read == pytest.approx(8 * 3.92 / 0.75)
+    # A decode step spends on reading, a prompt on multiplying.
+    assert prefill.reading_share < 0.1 < decode.reading_share
+    read = decode.reading_j / (8 * 3.92e-12)
+    assert read == pytest.approx(8 * float(where.work(where.decode_shape(32, 4096)).memory_bytes))
+    lpddr = energy_report(deployed("qwen3-8b", "m3-ultra-node", tensor=1), catalog().energy, 1, 128)
+    assert lpddr.memory == "dram"

@@ -76,6 +76,21 @@ def memory_question(
     show(report, as_json)
 
 
+@click.command("energy")
+@on_a_system
+@option("--batch", type=BATCH, default=32, help="Sequences in a decode step.")
+@option("--context", type=TOKENS, default=8192, help="Tokens of each, and of the prompt.")
+def energy_question(batch: int, context: int, as_json: bool, **asked: Any) -> None:
+    """Joules of a decode step and a prompt: by power, and by what is read and multiplied."""
+    from headway.planner.energy import energy_report
+
+    with one_line():
+        catalog, where = taken(asked)
+        where.check_fits(context, batch)
+        report = energy_report(where, catalog.energy, batch, context)
+    show(report, as_json)
+
+
 @click.command("speculation")
 @on_a_system
 @option("--batch", "batches", type=BATCH, multiple=True, default=[1, 8, 32, 128], help="Loads: one or several.")
@@ -162,6 +177,7 @@ COMMANDS = (
     decode_question,
     limits_question,
     memory_question,
+    energy_question,
     speculation_question,
     disaggregate_question,
     afd_question,

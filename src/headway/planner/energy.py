@@ -1,0 +1,89 @@
+"""Joules of a decode step and of a prompt: by power and time, and by what is read and multiplied."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from headway.arithmetic.attends import spans
+from headway.arithmetic.step_shape import StepShape, prefill
+from headway.catalog import Figure
+from headway.planner.deployment import FLOOR, Deployment
+from headway.planner.uncertain import uncertain_figures
+from headway.roofline.energy import dynamic_energy, flops_per_byte_read
+
+FORMULAS = (
+    "at full power = step x chips x power",
+    "reading = bytes of weights and KV x joules a byte of the level; multiplying = FLOPs x joules a FLOP",
+    "FLOPs a byte read = joules to read a byte / joules of a FLOP",
+)
+ASSUMPTIONS = (
+    FLOOR,
+    "every chip draws its full power throughout; idle power and what the chip does besides are the difference",
+    "the joules a byte and a FLOP are estimates for older silicon: their ratio says more than their size",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StepEnergy:
+    step: str
+    tokens: int
+    step_s: float
+    full_power_j: float | None
+    """None: the chip publishes no power."""
+    reading_j: float
+    multiplying_j: float
+    reading_share: float
+    """Of reading and multiplying."""
+    full_power_j_per_token: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class EnergyReport:
+    model: str
+    system: str
+    chips: int
+    batch: int
+    context_tokens: int
+    memory: str
+    power_w_per_chip: float | None
+    flops_per_byte_read: float
+    steps: tuple[StepEnergy, ...]
+    uncertain: tuple[str, ...]
+    formulas: tuple[str, ...] = FORMULAS
+    assumptions: tuple[str, ...] = ASSUMPTIONS
+
+
+def energy_report(
+    where: Deployment, energy: Mapping[str, Figure], batch: int, context: int, multiply: str = "fp16_multiply_add"
+) -> EnergyReport:
+    """`energy`: the catalog's, by level. The chip's main memory is taken for HBM2 if it is some HBM, else for DRAM."""
+    memory = "hbm2" if where.system.chip.hbm_type.lower().startswith("hbm") else "dram"
+    steps = (("decode", where.decode_shape(batch, context)), ("prefill", prefill(spans(where.model), context)))
+    figures = {memory: energy[memory], multiply: energy[multiply]}
+    said = tuple(f"{name} {figure.written}: {figure.status}, {figure.note}" for name, figure in figures.items())
+    return EnergyReport(
+        where.name,
+        where.system.name,
+        where.cut.chips,
+        batch,
+        context,
+        memory,
+        where.system.chip.tdp_w,
+        flops_per_byte_read(energy, memory, multiply),
+        tuple(_step(where, name, shape, energy, memory, multiply) for name, shape in steps),
+        uncertain_figures(where.system) + said,
+    )
+
+
+def _step(
+    where: Deployment, name: str, shape: StepShape, energy: Mapping[str, Figure], memory: str, multiply: str
+) -> StepEnergy:
+    cost, power_w, chips = where.floor(shape), where.system.chip.tdp_w, where.cut.chips
+    spent = dynamic_energy(where.work(shape), energy, memory, multiply)
+    reading, multiplying = float(spent.memory_j) * chips, float(spent.multiply_j) * chips
+    full = None if power_w is None else float(cost.energy_at_power_j(power_w))
+    tokens = int(shape.tokens)
+    share = reading / (reading + multiplying)
+    per_token = None if full is None else full / tokens
+    return StepEnergy(name, tokens, float(cost.step_s), full, reading, multiplying, share, per_token)
