@@ -44,6 +44,11 @@ class HfEngine:
         line = await self._line(self._child, JOB_TIMEOUT_S)
         return msgspec.json.decode(line, type=list[Answer]), None
 
+    @property
+    def pid(self) -> int:
+        assert self._child is not None
+        return self._child.process.pid
+
     async def stop(self) -> None:
         if self._child is not None:
             await self._child.stop()

@@ -41,6 +41,11 @@ class HttpEngine:
         except TimeoutError:
             raise EngineError(f"{job.name} took more than {JOB_TIMEOUT_S:g} s") from None
 
+    @property
+    def pid(self) -> int:
+        assert self._child is not None
+        return self._child.process.pid
+
     async def stop(self) -> None:
         if self._child is not None:
             await self._child.stop()

@@ -52,11 +52,18 @@ class Measurement:
     tpot_s: float | None
     client_cpu_share: float | None
     """CPU seconds that the load generator took in a second: on few cores it takes them from the engine."""
+    cores_of_others: float | None
+    """Mean number of cores that were busy with neither the engine nor the load generator."""
     errors: tuple[str, ...]
 
 
 def measure(
-    engine: str, job: Job, run: int, answers: Sequence[Answer], client_cpu_share: float | None = None
+    engine: str,
+    job: Job,
+    run: int,
+    answers: Sequence[Answer],
+    client_cpu_share: float | None = None,
+    cores_of_others: float | None = None,
 ) -> Measurement:
     answered = [answer for answer in answers if answer.error is None]
     right = [a for a in answered if a.prompt_tokens == job.prompt_tokens and a.output_tokens == job.output_tokens]
@@ -74,6 +81,7 @@ def measure(
         ttft_s=_mean(a.ttft_s for a in right),
         tpot_s=_mean(a.tpot_s for a in right),
         client_cpu_share=client_cpu_share,
+        cores_of_others=cores_of_others,
         errors=tuple(sorted(errors))[:5],
     )
 
@@ -101,6 +109,7 @@ class Summary:
     tpot_s: float | None
     ratio_to_headway: float | None
     """Output tokens/s over Headway's. Median of the ratios within a run: machines change speed between runs."""
+    cores_of_others: float | None
     right: int
     wrong: int
     failed: int
@@ -123,6 +132,7 @@ def summarise(measurements: Sequence[Measurement], engine: str, job: str) -> Sum
         ttft_s=_median(mine, lambda m: m.ttft_s),
         tpot_s=_median(mine, lambda m: m.tpot_s),
         ratio_to_headway=statistics.median(ratios) if ratios else None,
+        cores_of_others=_median(mine, lambda m: m.cores_of_others),
         right=sum(m.right for m in mine),
         wrong=sum(m.wrong for m in mine),
         failed=sum(m.failed for m in mine),

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from .child import EngineError
+from .cpu_time import CpuTime
 from .jobs import WARM_UP, Job
 from .measurement import Measurement, measure
 from .peers import Engine, NotInstalled, Setting
@@ -61,13 +62,17 @@ class Race:
         try:
             await engine.start()
             await engine.run(WARM_UP, WARM_UP.prompts(run, vocab))
+            before = CpuTime.now(engine.pid)
             answers, client_cpu_share = await engine.run(job, job.prompts(run, vocab))
+            after = CpuTime.now(engine.pid)
         finally:
             await engine.stop()
-        return measure(name, job, run, answers, client_cpu_share)
+        others = after.cores_of_others(before) if before and after else None
+        return measure(name, job, run, answers, client_cpu_share, others)
 
 
 def _line(m: Measurement) -> str:
     rate = "no right answer" if m.output_tokens_per_s is None else f"{m.output_tokens_per_s:.1f} tokens/s"
+    others = f", others used {m.cores_of_others:.1f} cores" if m.cores_of_others is not None else ""
     flaws = f", {m.wrong} wrong, {m.failed} failed: {'; '.join(m.errors)}" if m.wrong or m.failed else ""
-    return f"run {m.run + 1}  {m.job}  {m.engine}  {rate}{flaws}"
+    return f"run {m.run + 1}  {m.job}  {m.engine}  {rate}{others}{flaws}"

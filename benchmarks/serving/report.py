@@ -45,7 +45,9 @@ def as_json(results: Results, engines: Iterable[str], jobs: Sequence[Job], threa
 def _status(results: Results, engine: str) -> str:
     if engine in results.absent:
         return f"not installed: {results.absent[engine]}"
-    return f"failed: {results.lost[engine]}" if engine in results.lost else "ok"
+    if engine in results.lost:
+        return f"failed: {results.lost[engine]}"
+    return "ok" if any(m.engine == engine for m in results.measurements) else "not reached"
 
 
 def _summaries(results: Results, engine: str, jobs: Sequence[Job]) -> dict[str, Any]:
@@ -57,7 +59,7 @@ def as_table(results: Results, engines: Iterable[str], jobs: Sequence[Job]) -> T
     table = Table(title="Output tokens/s, medians over runs", title_justify="left")
     table.add_column("job")
     table.add_column("engine", no_wrap=True)
-    for heading in ("tokens/s", "of Headway", "TTFT ms", "TPOT ms", "runs", "wrong"):
+    for heading in ("tok/s", "of Headway", "TTFT ms", "TPOT ms", "runs", "wrong", "others"):
         table.add_column(heading, justify="right")
     for job in jobs:
         rows = [(name, summarise(results.measurements, name, job.name)) for name in engines]
@@ -80,6 +82,7 @@ def _cells(summary: Summary) -> tuple[str, ...]:
         _number(summary.tpot_s, ".1f", _MS),
         str(summary.runs),
         str(summary.wrong + summary.failed),
+        _number(summary.cores_of_others, ".1f"),
     )
 
 

@@ -19,7 +19,7 @@ def later(answer: Answer, by_s: float) -> Answer:
 
 
 def measured(engine: str, run: int, rate: float | None) -> Measurement:
-    return Measurement(engine, "T", run, 1, 0, 0, rate, 0.1, 0.2, None, ())
+    return Measurement(engine, "T", run, 1, 0, 0, rate, 0.1, 0.2, None, None, ())
 
 
 def test_rates_and_times() -> None:

@@ -29,6 +29,8 @@ class Scripted:
     def __init__(self, name: str, diary: list[str], *, starts: bool = True) -> None:
         self._name, self._diary, self._starts = name, diary, starts
 
+    pid = 1
+
     async def start(self) -> None:
         self._diary.append(f"start {self._name}")
         if not self._starts:
