@@ -1,0 +1,88 @@
+"""Documents whose numbers come from running the commands that they show: `python docs/build.py [--check] [FILE…]`.
+
+A fenced block that begins with `$ headway …` is that command and its output. A comment `<!-- answer headway …`, a line
+break, a text, `-->` makes the paragraph after it: `{key:unit}` in the text stands for a value of the command's --json.
+Keys go down by dots (`tiers.0.load_s`). The unit B shows bytes, % a share; a format as of Python's numbers is followed;
+any other unit gets SI prefixes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner
+
+from headway.cli import main
+from headway.cli.si import si, size
+
+DOCS = Path(__file__).parent
+PAGES = sorted((DOCS / "plan").glob("*.md"))
+_BLOCK = re.compile(r"(```console\n\$ (headway [^\n]*)\n).*?(```)", re.DOTALL)
+_ANSWER = re.compile(r"(<!-- answer (headway [^\n]*)\n(.*?) -->\n)(?:[^\n]+\n)*", re.DOTALL)
+_FIELD = re.compile(r"\{([\w.]+)(?::([^}]*))?\}")
+
+
+def built(text: str) -> str:
+    """The page with every output and answer as the commands give them now."""
+    text = _BLOCK.sub(lambda match: f"{match[1]}{_run(match[2])}{match[3]}", text)
+    return _ANSWER.sub(lambda match: f"{match[1]}{_filled(match[3], match[2])}\n", text)
+
+
+@cache
+def _run(command: str) -> str:
+    """Raises SystemExit if the command fails: a page shows what works."""
+    result = CliRunner().invoke(main, shlex.split(command)[1:])
+    if result.exit_code:
+        raise SystemExit(f"{command}: {result.output}")
+    return "\n".join(line.rstrip() for line in result.stdout.splitlines()) + "\n"
+
+
+def _filled(text: str, command: str) -> str:
+    answer = json.loads(_run(f"{command} --json"))
+    return _FIELD.sub(lambda field: _shown(_value(answer, field[1]), field[2] or ""), text)
+
+
+def _value(answer: Any, path: str) -> Any:
+    for key in path.split("."):
+        answer = answer[int(key)] if isinstance(answer, list) else answer[key]
+    return answer
+
+
+def _shown(value: Any, unit: str) -> str:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return "none" if value is None else str(value).replace("_", " ")
+    if unit == "B":
+        return size(value)
+    if unit == "%":
+        return f"{value:.1%}"
+    if not unit:
+        return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+    if unit[0] in ",.0123456789":
+        return format(value, unit)
+    return si(value, unit)
+
+
+def run(arguments: list[str]) -> int:
+    """1 if a page is stale under --check."""
+    check, names = "--check" in arguments, [Path(name) for name in arguments if name != "--check"]
+    stale = []
+    for page in names or PAGES:
+        old = page.read_text()
+        new = built(old)
+        if new != old:
+            stale.append(page.name)
+            if not check:
+                page.write_text(new)
+    if check and stale:
+        print(f"stale: {', '.join(stale)}; run python docs/build.py", file=sys.stderr)
+    return int(check and bool(stale))
+
+
+if __name__ == "__main__":
+    sys.exit(run(sys.argv[1:]))
