@@ -31,6 +31,13 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_tiny_model(tmp_path_factory.mktemp("models") / "tiny")
 
 
+@pytest.fixture
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
 @pytest.fixture(scope="session")
 def plain_text(tiny_model: Path) -> str:
     """What the tiny model says without any option."""
@@ -171,6 +178,8 @@ def test_an_unusable_model_is_one_line(
         (["--device", "quantum"], "quantum"),
         (["--host", "no.such.host.invalid"], "no.such.host.invalid"),
         (["--api-key", " x"], "api_keys"),
+        (["--served-model-name", "x\ny"], "model"),
+        (["--served-model-name", " "], "model"),
         (["--step-log", "/no/such/directory/steps"], "/no/such/directory"),
     ],
 )
@@ -238,6 +247,29 @@ def test_sigterm_lets_a_stream_finish_and_leaves_no_engine(tiny_model: Path) -> 
         assert served.process.wait(30) == 0
         with pytest.raises(ProcessLookupError):
             os.kill(engine_pid, 0)
+
+
+@pytest.mark.parametrize("output", ["/dev/full", None])
+def test_an_output_that_takes_nothing_is_no_reason_not_to_serve(
+    tiny_model: Path, output: str | None, free_port: int
+) -> None:
+    command = [*HEADWAY, "serve", str(tiny_model), "--port", str(free_port), "--kv-bytes", "8MiB"]
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    with (
+        os.fdopen(write_end, "wb") if output is None else open(output, "wb") as stdout,
+        subprocess.Popen(command, stdout=stdout, stderr=subprocess.PIPE, text=True, env=ENV) as process,
+    ):
+        try:
+            served = Served(process, f"http://127.0.0.1:{free_port}")
+            while not served.is_listening():
+                assert process.poll() is None, process.stderr.read()
+                time.sleep(0.1)
+            served.complete(max_tokens=1)
+            assert served.stop() == 0
+            assert process.stderr.read() == ""
+        finally:
+            process.kill()
 
 
 def test_a_second_interrupt_does_not_wait_for_streams(tiny_model: Path) -> None:

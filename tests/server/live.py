@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +122,7 @@ def serving(directory: Path, *, limits: Limits | None = None, **options: Any) ->
     settings = Settings(model=MODEL, directory=directory, limits=limits or Limits(drain_s=2.0), **options)
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
-    server = Server(build_app(engine, replace(settings, port=listener.getsockname()[1])), settings)
+    server = Server(build_app(engine, settings), settings)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     eventually(lambda: server.started)

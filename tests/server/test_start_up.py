@@ -170,15 +170,17 @@ def test_named_templates(tmp_path: Path) -> None:
 
 
 _PROGRAM = """
-import sys
+import asyncio, sys
 from pathlib import Path
 from headway.server.app import build_app
-from headway.server.serve import run
+from headway.server.binding import bind
+from headway.server.serve import serve
 from headway.server.settings import Settings
 from tests.server.scripted_engine import ScriptedEngine
-settings = Settings(model="tiny", directory=Path(sys.argv[1]), port=int(sys.argv[2]))
+settings = Settings(model="tiny", directory=Path(sys.argv[1]))
 engine = ScriptedEngine(420, lambda _: [[5], 0.2, [5], 0.2, [5], [2]])
-run(build_app(engine, settings), settings)
+with bind(settings.host, int(sys.argv[2])) as listener:
+    asyncio.run(serve(build_app(engine, settings), settings, listener))
 print("drained")
 """
 

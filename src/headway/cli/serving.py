@@ -58,7 +58,8 @@ async def _run(link: EngineLink, settings: Settings, listener: Any) -> None:
             await link.start()
         app = build_app(link, settings)
         listen(listener, settings.host, BACKLOG)
-        click.echo(f"Headway serves {settings.model} on {url(listener, settings.host)}")
+        with contextlib.suppress(OSError):  # Nobody reads it, or its disk is full: no reason not to serve.
+            click.echo(f"Headway serves {settings.model} on {url(listener, settings.host)}")
         await serve(app, settings, listener)
     finally:
         await link.close()
@@ -69,7 +70,6 @@ def _settings(name: str, directory: Path, options: dict[str, Any]) -> Settings:
         model=name,
         directory=directory,
         host=options["host"],
-        port=options["port"],
         api_keys=keys_from(options["api_keys"], os.environ.get(_KEYS)),
         allowed_hosts=options["allowed_hosts"],
         access_log=options["access_log"],

@@ -6,14 +6,9 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    # What a client may send. Those that the request schema states are fixed: see SCHEMA.
-    header_bytes: int = 16 * 1024
-    """Request line and headers together."""
-    headers: int = 100
-    body_bytes: int = 8 * 1024 * 1024
-    prompt_bytes: int = 4 * 1024 * 1024
-    """Text of one prompt, rendered."""
+class SchemaLimits:
+    """Stated by the request schema, so the same for every server."""
+
     messages: int = 4096
     prompts: int = 128
     n: int = 128
@@ -28,6 +23,20 @@ class Limits:
     session_chars: int = 256
     priority: int = 1000
     """From minus this to this."""
+
+
+SCHEMA = SchemaLimits()
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    # What a client may send, beside what the schema says.
+    header_bytes: int = 16 * 1024
+    """Request line and headers together."""
+    headers: int = 100
+    body_bytes: int = 8 * 1024 * 1024
+    prompt_bytes: int = 4 * 1024 * 1024
+    """Text of one prompt, rendered."""
 
     # What all of them together may hold.
     connections: int = 4096
@@ -50,7 +59,3 @@ class Limits:
     """A stream with nothing to say sends a comment this often."""
     drain_s: float = 30.0
     """What running requests get when the server is asked to stop."""
-
-
-SCHEMA = Limits()
-"""The bounds that the request schema states."""

@@ -15,7 +15,6 @@ LEAST_LOGPROB = -9999.0
 class ScoredToken:
     """One token of the text; `logprob` is None at the very beginning of a prompt, which nothing predicts."""
 
-    token_id: int
     raw: bytes
     offset: int
     """Characters of text before it."""
@@ -34,9 +33,9 @@ def logprobs_bytes(positions: int, top: int) -> int:
 
 def scored(text: TokenText, token_id: int, offset: int, entry: TokenLogprobs | None) -> ScoredToken:
     if entry is None:
-        return ScoredToken(token_id, text.raw_bytes_of(token_id), offset, None, ())
+        return ScoredToken(text.raw_bytes_of(token_id), offset, None, ())
     top = tuple((text.raw_bytes_of(id), _finite(logprob)) for id, logprob in entry.top)
-    return ScoredToken(token_id, text.raw_bytes_of(token_id), offset, _finite(entry.logprob), top)
+    return ScoredToken(text.raw_bytes_of(token_id), offset, _finite(entry.logprob), top)
 
 
 def _finite(logprob: float) -> float:

@@ -35,7 +35,6 @@ class Server(uvicorn.Server):
             uvicorn.Config(
                 app,
                 host=settings.host,
-                port=settings.port,
                 http=protocol_with(limits),
                 ws="none",
                 lifespan="on",
@@ -83,20 +82,12 @@ def _descriptors(wanted: int) -> int:
     return soft
 
 
-async def serve(app: App, settings: Settings, listener: socket.socket | None = None) -> None:
-    """Until SIGTERM or SIGINT, and then until drained; a second SIGINT ends the draining.
-
-    `listener` is a socket that is bound already; without one `settings` say where to bind.
-    """
+async def serve(app: App, settings: Settings, listener: socket.socket) -> None:
+    """Until SIGTERM or SIGINT, and then until drained; a second SIGINT ends the draining."""
     # uvicorn's own log lines can be set off by any client at any rate.
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
     with _signals_end_here():
-        await Server(app, settings).serve([listener] if listener else None)
-
-
-def run(app: App, settings: Settings) -> None:
-    """`serve` in an event loop of its own."""
-    asyncio.run(serve(app, settings))
+        await Server(app, settings).serve([listener])
 
 
 @contextmanager

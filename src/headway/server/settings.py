@@ -17,7 +17,6 @@ class Settings:
     directory: Path
     """Holds tokenizer.json and the chat template."""
     host: str = "127.0.0.1"
-    port: int = 8000
     api_keys: tuple[str, ...] = field(default=(), repr=False)
     """None: everybody may ask, as one tenant."""
     allowed_hosts: tuple[str, ...] = ()
@@ -28,10 +27,8 @@ class Settings:
     """Keys the hash that makes block salts from tenants; cached blocks that outlive a server need it to stay."""
 
     def __post_init__(self) -> None:
-        if not self.model:
-            raise ConfigError("model: a name is needed")
-        if not 0 <= self.port <= 65535:
-            raise ConfigError(f"port must be from 0 to 65535, not {self.port}")
+        if not self.model.strip() or not self.model.isprintable():
+            raise ConfigError(f"model: a name without control characters is needed, not {self.model!r}")
         if not all(key.isascii() and key.isprintable() and key.strip() == key and key for key in self.api_keys):
             raise ConfigError("api_keys: a key is printable ASCII, and neither begins nor ends with a space")
         if not 16 <= len(self.salt_secret) <= 64:
