@@ -32,9 +32,9 @@ class PlainTime:
         return Step(self.base_ns + tokens * self.token_ns + pairs[0] * self.attended_ns, self.gap_ns, 0)
 
     def several(self, steps, tokens, sequences, sampled, pairs, reads, writes) -> Steps:
-        del sequences, sampled, reads, writes
+        del steps, sequences, sampled, reads, writes
         device_ns = self.base_ns + tokens * self.token_ns + pairs[0] * self.attended_ns
-        return Steps(np.array(device_ns, np.int64), self.gap_ns, np.zeros(steps, np.int64))
+        return Steps(np.array(device_ns, np.int64), self.gap_ns, 0)
 
 
 def config(num_blocks: int = 64, late_blocks: bool = True, **changes: object) -> SchedulerConfig:

@@ -170,11 +170,11 @@ class ModelledExecutor:
         else:
             took_ns = several.device_ns[:steps]
             device_ns, host_ns = int(took_ns.sum()), several.host_ns * steps
-            bounds = several.bounds[:steps]
-            bound = int(bounds[0])
-            if (bounds == bound).all():
-                self.bound_ns[bound] += device_ns + host_ns
+            bounds = several.bounds
+            if isinstance(bounds, int):
+                self.bound_ns[bounds] += device_ns + host_ns
             else:
+                bounds = bounds[:steps]
                 for bound in range(len(BOUNDS)):
                     mine = bounds == bound
                     self.bound_ns[bound] += int(took_ns[mine].sum()) + several.host_ns * int(mine.sum())

@@ -68,7 +68,7 @@ class RecordedTimer:
     ) -> Steps:
         del sampled, reads, writes
         device_ns = np.maximum(1, np.rint(self._device_ns(tokens, sequences, pairs[0]))).astype(np.int64)
-        return Steps(device_ns, self._host_ns(sequences), np.zeros(steps, np.int64))
+        return Steps(np.broadcast_to(device_ns, steps), self._host_ns(sequences), 0)
 
     def _device_ns(self, tokens: int, sequences: int, pairs: Any) -> Any:
         base, token, sequence, pair = self.device

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headway.arithmetic.attends import spans
+from headway.arithmetic.spans import Span
 from headway.arithmetic.step_shape import StepShape
 from headway.arithmetic.work import StepWork, step_work
 from headway.roofline import StepCost, calibrated_cost, floor_cost
@@ -40,11 +41,12 @@ class Step(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """Of k steps in a row, [k] each; the host's time is the same for all."""
+    """Of k steps in a row; [k] the device's time, the host's is the same for all."""
 
     device_ns: Ints
     host_ns: int
-    bounds: Ints
+    bounds: Ints | int
+    """One index where it is the same for all."""
 
 
 class StepTime:
@@ -91,6 +93,8 @@ class StepTime:
             probes.op(i, lambda op: self._price(replace(alone, ops=(op,)), every), len(step_s))
             for i in sorted(probes.varying)
         ]
+        self._even = all(span == Span() for span in self.spans) and not any(op.expand_flops for op in self._varying)
+        """A decode row adds as much in each step as in the one before."""
 
     def _work(self, shape: StepShape) -> StepWork:
         return step_work(self._model, shape, self._precision, self._cut, domain=self._system.scaleup_chips)
@@ -110,10 +114,21 @@ class StepTime:
     ) -> Steps:
         """Of as many steps, each with so many tokens. Sums are by span, [steps] each."""
         device_s, gap_s, parts = self._parts(tokens, sequences, sampled, pairs, reads, writes, np.maximum, np.minimum)
-        device_ns = np.full(steps, device_s * 1e9)
-        np.maximum(np.rint(device_ns, out=device_ns), 1, out=device_ns)
-        bounds = np.argmax([np.broadcast_to(part, steps) for part in parts], axis=0)
-        return Steps(device_ns.astype(np.int64), round(gap_s * 1e9), bounds)
+        device_ns = (
+            np.rint(device_s * 1e9) if isinstance(device_s, np.ndarray) else np.full(steps, np.rint(device_s * 1e9))
+        )
+        return Steps(np.maximum(device_ns, 1).astype(np.int64), round(gap_s * 1e9), self._bounds(parts, steps))
+
+    def _bounds(self, parts: tuple[Any, ...], steps: int) -> Ints | int:
+        """Where every part grows evenly, what is longest at both ends is longest in between."""
+        first, last = (
+            [float(part[i]) if isinstance(part, np.ndarray) else part for part in parts] for i in (0, steps - 1)
+        )
+        bound = first.index(max(first))
+        if self._even and bound == last.index(max(last)):
+            return bound
+        bounds: Ints = np.argmax([np.broadcast_to(part, steps) for part in parts], axis=0)
+        return bounds
 
     def _parts(
         self,
