@@ -137,8 +137,9 @@ def test_after_an_interrupt_what_was_done_is_kept(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr(simulation.Results, "add", interrupted)
     out = tmp_path / "t.parquet"
-    found = answer(*AZURE, "--out", str(out))
-    assert found["interrupted"] is True
+    result = called(*AZURE, "--out", str(out), "--json")
+    found = json.loads(result.output)
+    assert (result.exit_code, found["interrupted"]) == (130, True)
     assert found["calls"] == pq.read_table(out).num_rows == 20
 
 

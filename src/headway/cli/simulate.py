@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from headway.cli.one_line import INTERRUPTED
 from headway.cli.quantities import Seconds
 from headway.cli.workload_options import WorkloadChoice, workload_options
 
@@ -126,6 +128,8 @@ def _simulate(options: dict[str, Any]) -> None:
         "speed": options["speed"],
     }
     show_summary(described, summary, options["as_json"])
+    if summary.interrupted:
+        sys.exit(INTERRUPTED)
 
 
 def _setup(options: dict[str, Any]) -> Setup:
