@@ -35,6 +35,12 @@ def test_kv() -> None:
     assert (answer["whole_chips_for_kv"], answer["whole_chips_for_kv_and_weights"]) == (28, 38)
 
 
+def test_kv_by_system_or_chip() -> None:
+    by_system = ask("kv", "qwen3-8b", "--system", "hgx-b200")
+    assert by_system["chip"] == "b200-sxm"
+    assert ask("kv", "qwen3-8b", "--chip", "b200-sxm") == by_system
+
+
 def test_roofline() -> None:
     answer = ask("roofline", "llama-3.1-70b", "--system", "hgx-h100", "--tensor", "8", "--batch", "64")
     assert answer["chips"] == 8

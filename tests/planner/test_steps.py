@@ -52,6 +52,11 @@ def test_longer_and_fuller_steps_never_take_less(cut: dict[str, int]) -> None:
         assert all(step_s <= other for (b, c), other in by_place.items() if b >= batch and c >= context)
 
 
+def test_what_does_not_fit_is_bound_by_capacity() -> None:
+    point = decode_report(deployed(), [512], [131_072]).points[0]
+    assert (point.bound, point.fits) == ("memory_capacity", False)
+
+
 def test_where_weights_stop_mattering() -> None:
     for name, batch in (("llama-3.1-70b", 296), ("llama-3.1-8b", 296)):
         report = limits_report(deployed(name, weights="bf16"), 1, 1024)
@@ -160,8 +165,8 @@ def test_joules() -> None:
     where = deployed()
     report = energy_report(where, catalog().energy, 32, 4096)
     decode, prefill = report.steps
-    assert decode.full_power_j == pytest.approx(decode.step_s * 8 * 700)
-    assert decode.full_power_j_per_token == pytest.approx(decode.step_s * 8 * 700 / 32)
+    assert decode.energy_j == pytest.approx(decode.step_s * 8 * 700)
+    assert decode.energy_j_per_token == pytest.approx(decode.step_s * 8 * 700 / 32)
     assert report.flops_per_byte_read == pytest.approx(8 * 3.92 / 0.75)
     # A decode step spends on reading, a prompt on multiplying.
     assert prefill.reading_share < 0.1 < decode.reading_share

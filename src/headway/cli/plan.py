@@ -42,7 +42,7 @@ def plan() -> None:
 @CATALOG
 @JSON
 def list_catalog(overlays: tuple[Path, ...], as_json: bool) -> None:
-    """What the catalog knows by name: models, systems, chips, prices, number formats."""
+    """What the catalog knows by name: models, systems, chips, prices, tiers, number formats."""
     from headway.arithmetic.formats import FORMATS
     from headway.catalog import load_catalog
     from headway.cli.plan_text import show_names
@@ -54,6 +54,7 @@ def list_catalog(overlays: tuple[Path, ...], as_json: bool) -> None:
         "systems": list(catalog.systems),
         "chips": list(catalog.chips),
         "prices": list(catalog.prices),
+        "tiers": list(catalog.tiers),
         "formats": list(FORMATS),
     }
     show_names(names, as_json)
@@ -74,14 +75,16 @@ def model_question(as_json: bool, **asked: Any) -> None:
 
 @plan.command("kv")
 @about_a_model
-@option("--chip", default="h100-sxm", help="Whose memory is counted in.")
+@SYSTEM
+@option("--chip", help="Whose memory is counted in, if not the system's.")
 @option("--context", type=TOKENS, default=131_072, help="Tokens of each sequence.")
 @option("--batch", type=BATCH, default=1, help="Sequences.")
 @option("--beside", multiple=True, metavar="MODEL", help="Further models in the chart.")
 @CHART
 @TITLE
 def kv_question(
-    chip: str,
+    system: str,
+    chip: str | None,
     context: int,
     batch: int,
     beside: tuple[str, ...],
@@ -96,7 +99,8 @@ def kv_question(
 
     with one_line():
         catalog, shape, precision = look_up(**asked)
-        report = kv_report(asked["model"], shape, precision, catalog.chip(chip), context, batch)
+        counted = catalog.chip(chip) if chip else catalog.system(system).chip
+        report = kv_report(asked["model"], shape, precision, counted, context, batch)
         others = [(name, look_up(**{**asked, "model": name})[1]) for name in beside]
     if chart is not None:
         from headway.planner.charts import kv_chart

@@ -20,6 +20,7 @@ ASSUMPTIONS = (
     "decode only: no prompt is computed in these steps",
     "every sequence is as long as the context",
     FLOOR,
+    "a batch that does not fit is bound by memory capacity: its times are what they would be if it did",
     f"engine: {CALIBRATED}; empty where there is no fit",
 )
 
@@ -67,7 +68,7 @@ def decode_report(where: Deployment, batches: Sequence[int], contexts: Sequence[
                     tokens,
                     size,
                     float(floors[i, j]),
-                    str(bounds[i, j]),
+                    str(bounds[i, j]) if size <= most else "memory_capacity",
                     1 / float(floors[i, j]),
                     size / float(floors[i, j]) / where.cut.chips,
                     engine_s,

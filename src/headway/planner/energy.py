@@ -29,13 +29,13 @@ class StepEnergy:
     step: str
     tokens: int
     step_s: float
-    full_power_j: float | None
-    """None: the chip publishes no power."""
+    energy_j: float | None
+    """At full power; None: the chip publishes none."""
     reading_j: float
     multiplying_j: float
     reading_share: float
     """Of reading and multiplying."""
-    full_power_j_per_token: float | None
+    energy_j_per_token: float | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,8 @@ class RequestCost:
     tpot_s: float
     prefill_j: float | None
     decode_j: float | None
+    energy_j: float | None
+    """In the chips, of prompt and decode."""
     chip_wh: float | None
     wall_wh: float | None
     j_per_output_token: float | None
@@ -144,6 +146,7 @@ def _cost(
         tpot_s=decode_s / (output_tokens - 1) if output_tokens > 1 else 0.0,
         prefill_j=energy.prefill_j if energy else None,
         decode_j=energy.decode_j if energy else None,
+        energy_j=energy.chip_j if energy else None,
         chip_wh=energy.chip_j / 3600 if energy else None,
         wall_wh=energy.wall_wh if energy else None,
         j_per_output_token=energy.chip_j / output_tokens if energy else None,
