@@ -86,8 +86,8 @@ def request_receipt(
     fitted: Calibration | None = None,
     usd_per_kwh: float = 0.08,
 ) -> RequestReceipt:
-    """Raises ShapeError for a prompt that is cached entirely (its last token must be computed), for too many tokens, and
-    for what does not fit.
+    """Raises ShapeError for a prompt that is cached entirely (its last token must be computed), for too many tokens,
+    and for what does not fit.
     """
     if cached_tokens >= prompt_tokens:
         raise ShapeError(f"cached tokens ({cached_tokens}) must be fewer than the prompt's ({prompt_tokens})")
