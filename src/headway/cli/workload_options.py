@@ -109,11 +109,11 @@ class WorkloadChoice:
         """
         options = self.options
         workload = self._trace(concurrency) if options["trace"] else self._drawn(concurrency, rate_per_s)
-        if options["requests"] is not None and (options["trace"] or options["agents"]):
-            workload = workload.head(options["requests"])
         if options["max_context"] is not None:
             kept = _within(workload.sessions, options["max_context"])
             workload = replace(workload, sessions=kept, num_calls=None)
+        if options["requests"] is not None and (options["trace"] or options["agents"]):
+            workload = workload.head(options["requests"])
         return workload
 
     def _trace(self, concurrency: int | None) -> Workload:

@@ -1,0 +1,102 @@
+"""The options that bench and simulate share make the same requests at any load."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from headway.cli.workload_options import WorkloadChoice, workload_options
+from headway.workload.call import Call
+
+
+def choice(*arguments: Any) -> WorkloadChoice:
+    taken: list[WorkloadChoice] = []
+
+    @click.command()
+    @workload_options
+    def command(**options: Any) -> None:
+        taken.append(WorkloadChoice.taken(options))
+        assert not options
+
+    result = CliRunner().invoke(command, [str(argument) for argument in arguments], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return taken[0]
+
+
+def calls(made: WorkloadChoice, concurrency: int | None = None, rate_per_s: float | None = None) -> list[Call]:
+    return [call for session in made.make(concurrency, rate_per_s).sessions for call in session]
+
+
+def sizes(found: list[Call]) -> list[tuple[str, int, int, tuple[int, ...]]]:
+    return [(call.id, call.num_input_tokens, call.num_output_tokens, call.hash_ids) for call in found]
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    path = tmp_path / "trace.jsonl"
+    rows = [
+        {"timestamp": 1000 * i, "input_length": 100 + 300 * (i % 2), "output_length": 7, "hash_ids": []}
+        for i in range(9)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (
+            "--requests",
+            30,
+            "--input-tokens",
+            "100~0.8",
+            "--output-tokens",
+            "5-50",
+            "--prefixes",
+            3,
+            "--prefix-tokens",
+            128,
+        ),
+        ("--agents", "coding_agent", "--sessions", 2),
+    ],
+)
+def test_the_load_changes_when_requests_come_and_not_what_they_are(arguments: tuple[Any, ...]) -> None:
+    made = choice(*arguments)
+    closed, fast, slow = calls(made, concurrency=3), calls(made, rate_per_s=9.0), calls(made, rate_per_s=0.5)
+    assert sizes(closed) == sizes(fast) == sizes(slow)
+    assert sizes(calls(choice(*arguments, "--seed", 1), concurrency=3)) != sizes(closed)
+
+
+def test_a_trace_keeps_its_times_or_becomes_a_closed_loop(trace: Path) -> None:
+    made = choice("--trace", trace)
+    assert [call.arrival_s for call in calls(made)] == [float(i) for i in range(9)]
+    workload = made.make(2, None)
+    assert workload.concurrency == 2
+    assert {call.arrival_s for session in workload.sessions for call in session} == {0.0}
+
+
+def test_as_many_requests_are_left_as_were_asked_for(trace: Path) -> None:
+    found = calls(choice("--trace", trace, "--max-context", 200, "--requests", 4))
+    assert [call.num_input_tokens for call in found] == [100] * 4
+
+
+def test_a_session_ends_before_its_first_call_that_is_too_long() -> None:
+    everything = choice("--agents", "tracelab", "--sessions", 3, "--shared-tokens", 0)
+    assert all(
+        call.num_input_tokens + call.num_output_tokens <= 40_000
+        for call in calls(
+            choice("--agents", "tracelab", "--sessions", 3, "--shared-tokens", 0, "--max-context", 40_000)
+        )
+    )
+    assert any(call.num_input_tokens + call.num_output_tokens > 40_000 for call in calls(everything))
+
+
+def test_the_description_is_plain_and_complete(trace: Path) -> None:
+    described = choice("--trace", trace, "--seed", 4).described()
+    assert json.loads(json.dumps(described)) == described
+    assert (described["trace"], described["seed"]) == (str(trace), 4)
