@@ -272,7 +272,7 @@ def test_an_output_that_takes_nothing_is_no_reason_not_to_serve(
             process.kill()
 
 
-def test_a_second_interrupt_does_not_wait_for_streams(tiny_model: Path) -> None:
+def test_a_second_interrupt_does_not_wait_for_streams(capfd: pytest.CaptureFixture[str], tiny_model: Path) -> None:
     with serving(tiny_model) as served, served.stream(2000) as events:
         next(events)
         served.process.send_signal(signal.SIGINT)
@@ -281,6 +281,7 @@ def test_a_second_interrupt_does_not_wait_for_streams(tiny_model: Path) -> None:
         assert served.process.poll() is None
         served.process.send_signal(signal.SIGINT)
         assert served.process.wait(30) == 0
+    assert "Traceback" not in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 
 import msgspec
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
@@ -28,11 +27,12 @@ from headway.server.settings import Settings
 
 
 class App:
-    """An ASGI application; `inflight` is how its server tells it to stop."""
+    """An ASGI application; `inflight` is how its server tells it to stop, and `close` ends its threads."""
 
-    def __init__(self, asgi: ASGIApp, inflight: Inflight) -> None:
+    def __init__(self, asgi: ASGIApp, inflight: Inflight, close: Callable[[], None]) -> None:
         self._asgi = asgi
         self.inflight = inflight
+        self.close = close
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._asgi(scope, receive, send)
@@ -52,13 +52,8 @@ def build_app(engine: EngineClient, settings: Settings) -> App:
     metrics = Metrics(engine, settings.model)
     endpoints = Endpoints(engine, model, settings, inflight, metrics)
 
-    @asynccontextmanager
-    async def lifespan(_: object) -> AsyncGenerator[None]:
-        yield
-        prompts.close()
-
-    router = Router(_routes(endpoints, engine, inflight, metrics), redirect_slashes=False, lifespan=lifespan)
-    return App(Gate(_OpenAIErrors(router), settings, inflight, metrics), inflight)
+    router = Router(_routes(endpoints, engine, inflight, metrics), redirect_slashes=False)
+    return App(Gate(_OpenAIErrors(router), settings, inflight, metrics), inflight, prompts.close)
 
 
 def _routes(endpoints: Endpoints, engine: EngineClient, inflight: Inflight, metrics: Metrics) -> list[Route]:

@@ -35,9 +35,6 @@ class Gate:
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
         request_id = secrets.token_hex(12)
         scope["headway.request_id"] = request_id
         answer = _Answer(send, request_id)

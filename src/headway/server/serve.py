@@ -37,7 +37,7 @@ class Server(uvicorn.Server):
                 host=settings.host,
                 http=protocol_with(limits),
                 ws="none",
-                lifespan="on",
+                lifespan="off",
                 log_config=None,
                 access_log=False,
                 server_header=False,
@@ -58,6 +58,7 @@ class Server(uvicorn.Server):
             await super().shutdown(sockets)
         finally:
             cut.cancel()
+            self._app.close()
 
 
 def _within_descriptors(limits: Limits) -> tuple[Limits, int]:
