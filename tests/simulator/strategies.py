@@ -36,6 +36,7 @@ def workloads(draw, most_sessions: int = 12) -> Workload:
     return Workload("random", sessions, hash_block_size=4, concurrency=draw(st.sampled_from([None, None, 3])))
 
 
+# `beside`: a second cache group.
 settings_of_fleets = st.fixed_dictionaries(
     {
         "num_blocks": st.sampled_from([48, 52, 60, 200]),
@@ -43,5 +44,6 @@ settings_of_fleets = st.fixed_dictionaries(
         "replicas": st.sampled_from([1, 2, 3]),
         "router": st.sampled_from(["round-robin", "least-work", "session", "prefix"]),
         "prefix_caching": st.booleans(),
+        "beside": st.sampled_from(["nothing", "nothing", "window", "state"]),
     }
 )

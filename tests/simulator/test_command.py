@@ -108,6 +108,8 @@ def test_the_table_adds_up_to_the_summary(tmp_path: Path) -> None:
         (("--input-tokens", "-1"), "lengths '-1' are not understood"),
         (("--weights", "fp3"), "number format 'fp3' is not known"),
         (("--rate", "nan"), "rate"),
+        (("--host-gap", "nan"), "host_gap_s must be a time"),
+        (("--speed", "nan"), "speed"),
     ],
 )
 def test_a_mistake_gets_one_line(arguments: tuple[str, ...], message: str, tmp_path: Path) -> None:

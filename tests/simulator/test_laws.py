@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headway.scheduler.config import CacheGroup
 from headway.simulator.world import World
 from headway.workload.call import Call, Workload
 from headway.workload.lengths import Fixed, Uniform
@@ -23,12 +24,20 @@ from headway.workload.synthetic import Synthetic
 from .drive import MS, Outcome, PlainTime, config, lone, run
 from .strategies import settings_of_fleets, workloads
 
+BESIDE = {
+    "nothing": (),
+    "window": (CacheGroup("window", 60, window=10),),
+    "state": (CacheGroup("state", 8),),
+}
 EXAMPLES = settings(max_examples=60, deadline=None)
 
 
 def fleet(workload: Workload, chosen: dict[str, object], jumps: bool = True, check: bool = False) -> Outcome:
+    num_blocks: int = chosen["num_blocks"]  # type: ignore[assignment]
+    groups = (CacheGroup("full", num_blocks), *BESIDE[chosen["beside"]])  # type: ignore[index]
     scheduler = config(
-        chosen["num_blocks"],  # type: ignore[arg-type]
+        num_blocks,
+        groups=groups,
         max_running=chosen["max_running"],
         prefix_caching=chosen["prefix_caching"],
         late_blocks=jumps,

@@ -78,6 +78,8 @@ def simulate(**options: Any) -> None:
             _simulate(options)
     except (CatalogError, ConfigError, ShapeError, StepLogError, WorkloadError) as error:
         raise click.ClickException(str(error)) from None
+    except MemoryError:
+        raise click.ClickException("out of memory: a smaller --max-running or --context needs less") from None
 
 
 def _replay(options: dict[str, Any]) -> None:

@@ -29,5 +29,8 @@ def replay(path: Path) -> Replayed:
             requests += line.startswith(b'{"event":"ended"')
             yield line
 
-    _, steps = step_log.replay(lines())
+    try:
+        _, steps = step_log.replay(lines())
+    except step_log.StepLogError as error:
+        raise step_log.StepLogError(f"{path}: {error}") from None
     return Replayed(steps, requests)

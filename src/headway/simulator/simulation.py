@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from headway.arithmetic.formats import Precision
 from headway.arithmetic.parallelism import Parallelism
 from headway.roofline import coefficients
-from headway.scheduler.config import SchedulerConfig
+from headway.scheduler.config import ConfigError, SchedulerConfig
 from headway.simulator.fleet import Fleet, FleetConfig
 from headway.simulator.kv_memory import USABLE, cache_group_blocks
 from headway.simulator.record import Record
@@ -89,11 +90,13 @@ class Setup:
         )
 
     def step_time(self) -> StepTime:
-        """Raises CatalogError where the chip or its links publish too little."""
+        """Raises CatalogError where the chip or its links publish too little, ConfigError for a gap that is no time."""
         known = None if self.calibration is None else coefficients(self.calibration)
         gap_s = self.host_gap_s
         if gap_s is None:
             gap_s = HOST_GAP_S if known is None else 0.0
+        if not 0 <= gap_s < math.inf:
+            raise ConfigError(f"host_gap_s must be a time, not {gap_s}")
         return StepTime(self.model, self.precision, self.cut, self.system, self.max_step_tokens, known, gap_s)
 
     @property
