@@ -120,7 +120,7 @@ def test_interrupting_keeps_what_is_done(tmp_path: Path) -> None:
     ("arguments", "exit_code", "names"),
     [
         (["ftp://h"], 1, "URL"),
-        (["127.0.0.1:1"], 1, "models"),
+        (["127.0.0.1:1"], 1, "http://127.0.0.1:1/v1/models: Connection refused"),
         (["h", "--concurrency", "1", "--rate", "2"], 2, "--rate"),
         (["h", "--concurrency", "none"], 2, "--concurrency"),
         (["h", "--concurrency", "0"], 2, "--concurrency"),
@@ -142,6 +142,7 @@ def test_a_mistake_is_one_line(tmp_path: Path, arguments: list[str], exit_code: 
     assert result.stderr.count("\n") == 1
     assert result.stderr.startswith("headway: ")
     assert names in result.stderr
+    assert not (tmp_path / "r").exists()
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:

@@ -6,8 +6,7 @@ import asyncio
 import errno
 from dataclasses import dataclass, field
 
-from headway.bench.answer import shown
-from headway.bench.connection import Connection, Opener, Pool, opener
+from headway.bench.connection import Connection, Opener, Pool, opener, reason
 from headway.bench.endpoint import PATHS, Endpoint
 from headway.bench.exchange import Deadlines, Ended, Exchange
 from headway.bench.record import Record
@@ -93,7 +92,7 @@ class Client:
             return exchange, None, Ended("timeout", f"no connection in {self.settings.deadlines.connect_s:g} s")
         except OSError as error:
             ours = error.errno in _OUR_LIMITS
-            return exchange, None, Ended("unsent" if ours else "unreachable", shown(error.strerror or str(error)))
+            return exchange, None, Ended("unsent" if ours else "unreachable", reason(error))
         connect_s = loop.time() - began_s
         exchange, ended = await self._on(fresh, body, num_tokens)
         return exchange, connect_s, ended

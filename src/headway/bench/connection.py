@@ -7,11 +7,15 @@ microseconds, aiohttp 57, h11 41 (25 with 1,000 streams), httptools 37. So h11: 
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 import ssl
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 import h11
+
+from headway.bench.answer import shown
 
 Opener = Callable[[Callable[[], "Connection"]], Awaitable[None]]
 """Makes a transport for the protocol that it is given. Tests put a scripted server here."""
@@ -72,7 +76,7 @@ class Connection(asyncio.Protocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._lost(str(exc) or type(exc).__name__ if exc else "the server closed the connection")
+        self._lost(reason(exc) if exc else "the server closed the connection")
 
     def _advance(self, data: bytes) -> None:
         try:
@@ -126,6 +130,14 @@ def opener(host: str, port: int, tls: ssl.SSLContext | None) -> Opener:
         await loop.create_connection(factory, host, port, ssl=tls)
 
     return connect
+
+
+def reason(error: Exception) -> str:
+    """The system's own words for it, as `Connection refused`; asyncio's name the call that failed."""
+    number = error.errno if isinstance(error, OSError) and not isinstance(error, socket.gaierror) else None
+    if number:
+        return os.strerror(number)
+    return shown(getattr(error, "strerror", None) or str(error)) or type(error).__name__
 
 
 class Pool:

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from headway.bench.client import Client
+from headway.bench.connection import reason
 from headway.bench.endpoint import EndpointError
 from headway.bench.prompts import Prompts
 from headway.workload.call import Call
@@ -21,8 +22,7 @@ async def only_model(client: Client) -> dict[str, Any]:
         answer = msgspec.json.decode(await client.fetch("GET", "/models"))
         cards = [card for card in answer["data"] if isinstance(card, dict) and isinstance(card.get("id"), str)]
     except (OSError, TimeoutError, msgspec.DecodeError, LookupError, TypeError) as error:
-        why = getattr(error, "strerror", None) or str(error) or "no answer"
-        raise EndpointError(f"{client.endpoint.url}/models: {why}") from None
+        raise EndpointError(f"{client.endpoint.url}/models: {reason(error)}") from None
     wanted = client.endpoint.model
     if not wanted and len(cards) == 1:
         return cards[0]

@@ -10,6 +10,7 @@ import msgspec
 import tokenizers
 
 from headway.bench.client import Client
+from headway.bench.connection import reason
 
 
 class TokenizerError(ValueError):
@@ -67,7 +68,7 @@ class ServerTokenizer:
             answer = await self._client.fetch("POST", "//tokenize", msgspec.json.encode(fields))
             tokens = msgspec.json.decode(answer)["tokens"]
         except (OSError, TimeoutError, msgspec.DecodeError, LookupError, TypeError) as error:
-            raise TokenizerError(f"the server's /tokenize: {error or type(error).__name__}") from None
+            raise TokenizerError(f"the server's /tokenize: {reason(error)}") from None
         if not isinstance(tokens, list):
             raise TokenizerError("the server's /tokenize: `tokens` is not a list")
         return len(tokens)

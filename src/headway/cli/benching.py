@@ -10,7 +10,7 @@ import os
 import secrets
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -45,14 +45,14 @@ NO_RESULT = 3
 
 def run_bench(**options: Any) -> None:
     """Exits with 3 when a run is no result. Raises ClickException for what a user can mend."""
+    choice = WorkloadChoice.taken(options)
+    points = _points(options["concurrency"], options["rate"], choice)
+    _allow_many_sockets()
     try:
-        choice = WorkloadChoice.taken(options)
-        points = _points(options["concurrency"], options["rate"], choice)
         slo = parse_slo(options["slo"], options["slo_share"]) if options["slo"] else None
         target = _endpoint(options)
-        out = _empty_directory(options["out"])
-        _allow_many_sockets()
-        runs, interrupted = asyncio.run(_measure(target, choice, points, slo, out, options))
+        with _empty_directory(options["out"]) as out:
+            runs, interrupted = asyncio.run(_measure(target, choice, points, slo, out, options))
     except (EndpointError, SloError, TokenizerError, WorkloadError, ResultError) as error:
         raise click.ClickException(str(error)) from None
     except KeyboardInterrupt:
@@ -230,8 +230,9 @@ def _endpoint(options: dict[str, Any]) -> Endpoint:
     return endpoint(options["url"], extra=extra, **fields)
 
 
-def _empty_directory(out: Path | None) -> Path:
-    """Raises ResultError when there is something that would be overwritten."""
+@contextlib.contextmanager
+def _empty_directory(out: Path | None) -> Iterator[Path]:
+    """Made before anything is measured, and gone again if nothing was. Raises ResultError instead of overwriting."""
     out = out or Path(f"bench-{datetime.now():%Y%m%d-%H%M%S}")
     try:
         if out.exists() and (not out.is_dir() or any(out.iterdir())):
@@ -239,7 +240,11 @@ def _empty_directory(out: Path | None) -> Path:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ResultError(f"--out {out}: {error.strerror}") from None
-    return out
+    try:
+        yield out
+    finally:
+        with contextlib.suppress(OSError):
+            out.rmdir()
 
 
 def _stop_on_interrupt(stop: asyncio.Event) -> Callable[[], None]:
