@@ -1,8 +1,8 @@
 """How long a whole Pareto sweep takes: one model, four systems, every cut up to 72 chips, 64 batches, two formats.
 
 `python benchmarks/pareto.py [--json] [--repeats N]`: after import, best of N, CPU time beside wall time.
-`--aiconfigurator PATH` asks that command of AISimulate for Llama-3.1-70B on 8 H200 and on 8 B200, one after the other. It
-answers a smaller question (one system, one format, 8 chips) more deeply (prompts, tables of measured kernels).
+`--aiconfigurator PATH` asks that command of AISimulate for Llama-3.1-70B on 8 H200 and on 8 B200, one after the other.
+It answers a smaller question (one system, one format, 8 chips) more deeply (prompts, tables of measured kernels).
 """
 
 from __future__ import annotations

@@ -96,6 +96,11 @@ def test_a_question(question: str) -> None:
         (["prefix", "qwen3-8b", "--system", "bertha-500-node"], "bertha-500 has no published bf16_flops_per_s"),
         (["disaggregate", "qwen3-8b", "--prefill-tensor", "5"], "tensor parallelism 5 does not divide 32 heads"),
         (["disaggregate", "qwen3-8b", "--cached", "8192"], "cached tokens (8192) must be fewer"),
+        (["journey", "qwen3-8b", "--output", "2000000"], "output tokens must be between 1 and 1000000, not 2000000"),
+        (["fast-mode", "qwen3-8b", "--times", "nan"], "'nan' is not a number"),
+        (["fleet", "qwen3-8b", "--growth", "inf"], "inf is not in the range"),
+        (["price", "qwen3-8b", "--usd-per-chip-hour", "0"], "0.0 is not in the range"),
+        (["pareto", "qwen3-8b", "--slo", "nan"], "'nan' is not a number"),
         (["afd", "llama-3.1-70b"], "lp30 has no published bf16_flops_per_s (it has: fp8)"),
         (
             ["afd", *EIGHT[:1], "--weights", "fp8", "--attention-chips", "1"],

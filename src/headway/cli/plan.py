@@ -17,6 +17,7 @@ from headway.cli.plan_options import (
     SLO,
     SYSTEM,
     TOKENS,
+    Number,
     about_a_model,
     cut_from,
     fit_for,
@@ -171,8 +172,8 @@ def roofline_question(
 @option("--cached", type=click.IntRange(min=0), default=0, help="Of those, found in the cache.")
 @option("--output", type=TOKENS, default=256, help="Tokens generated.")
 @option("--batch", type=BATCH, default=32, help="Sequences in each decode step.")
-@option("--overhead", type=click.FloatRange(1, 10), default=1.56, help="From the chip to the wall.")
-@option("--usd-per-kwh", type=click.FloatRange(0, 100), default=0.08, help="Of electricity.")
+@option("--overhead", type=Number(1, 10), default=1.56, help="From the chip to the wall.")
+@option("--usd-per-kwh", type=Number(0, 100), default=0.08, help="Of electricity.")
 @with_a_cut
 def receipt_question(
     system: str,

@@ -14,6 +14,7 @@ from headway.cli.plan_options import (
     SYSTEM,
     TOKENS,
     Decorator,
+    Number,
     about_a_model,
     cut_from,
     fit_for,
@@ -28,14 +29,15 @@ if TYPE_CHECKING:
     from headway.planner.price import Workload
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-SHARE = click.FloatRange(0, 1)
-FACTOR = click.FloatRange(0, 1e6, min_open=True)
-MONEY = click.FloatRange(0, 1e9)
+SHARE = Number(0, 1)
+FACTOR = Number(0, 1e6, min_open=True)
+MONEY = Number(0, 1e9)
 _CUT = ("tensor", "pipeline", "expert", "data", "context_parallel")
 _MODEL = ("model", "weights", "experts", "kv", "overlays")
 CHART = option("--chart", type=click.Path(path_type=Path), help="Draw it: a file ending in .html, .svg or .png.")
 TITLE = option("--title", help="Of the chart.")
-HOURLY = option("--usd-per-chip-hour", type=MONEY, help="[default: the chip's rent in the catalog]", show_default=False)
+_RENT = "[default: the chip's rent in the catalog]"
+HOURLY = option("--usd-per-chip-hour", type=Number(0, 1e9, min_open=True), help=_RENT, show_default=False)
 LIFE = option("--life-years", type=FACTOR, default=4.0, help="Over which bought memory is paid off.")
 
 

@@ -23,6 +23,7 @@ from headway.cli.plan_options import (
     CATALOG,
     JSON,
     SLO,
+    Number,
     about_a_model,
     look_up,
     one_line,
@@ -32,7 +33,7 @@ from headway.cli.plan_options import (
 )
 from headway.cli.plan_show import show
 
-COUNT = click.FloatRange(0, 1e18, min_open=True)
+COUNT = Number(0, 1e18, min_open=True)
 
 
 @click.command("price")
@@ -46,7 +47,7 @@ COUNT = click.FloatRange(0, 1e18, min_open=True)
 @option("--output-usd", type=MONEY, help="and output tokens.")
 @option("--purchase-usd", type=MONEY, help="Of one chip with its share of the rest.  [default: the catalog's]")
 @option("--usd-per-kwh", type=MONEY, default=0.08)
-@option("--overhead", type=click.FloatRange(1, 10), default=1.56, help="From the chip to the wall.")
+@option("--overhead", type=Number(1, 10), default=1.56, help="From the chip to the wall.")
 def price_question(
     usd_per_chip_hour: float | None,
     utilisation: float,
@@ -134,14 +135,14 @@ def implied_question(
 @a_request(prompt=4096, output=512)
 @option("--users", type=COUNT, default=1e7)
 @option("--requests-per-day", type=COUNT, default=20.0, help="Of a user.")
-@option("--peak", type=click.FloatRange(1, 100), default=2.0, help="Over the mean.")
+@option("--peak", type=Number(1, 100), default=2.0, help="Over the mean.")
 @option("--growth", type=FACTOR, default=3.0, help="Of users, as a factor a year.")
 @option("--years", type=click.IntRange(0, 30), default=3)
-@option("--training-share", type=click.FloatRange(0, 1, max_open=True), default=0.5, help="Of all chips.")
+@option("--training-share", type=Number(0, 1, max_open=True), default=0.5, help="Of all chips.")
 @option("--utilisation", type=SHARE, default=0.6, help="At the peak.")
-@option("--transceivers", type=click.FloatRange(0, 100), default=6.0, help="Of a chip.")
-@option("--transceiver-w", type=click.FloatRange(0, 1000), default=30.0, help="Of each.")
-@option("--overhead", type=click.FloatRange(1, 10), default=1.56, help="From the chip to the wall.")
+@option("--transceivers", type=Number(0, 100), default=6.0, help="Of a chip.")
+@option("--transceiver-w", type=Number(0, 1000), default=30.0, help="Of each.")
+@option("--overhead", type=Number(1, 10), default=1.56, help="From the chip to the wall.")
 def fleet_question(
     users: float,
     requests_per_day: float,
@@ -183,7 +184,7 @@ def fleet_question(
 @option("--training-tokens", type=COUNT, default=15e12)
 @option("--tokens-per-s", type=COUNT, default=50e6, help="Output tokens that the whole fleet serves.")
 @option("--days", type=FACTOR, default=60.0, help="That the model is served.")
-@option("--input-over-output", type=click.FloatRange(0, 1e6), default=4.0, help="New prompt tokens an output token.")
+@option("--input-over-output", type=Number(0, 1e6), default=4.0, help="New prompt tokens an output token.")
 @option("--training-mfu", type=SHARE, default=0.4)
 @option("--serving-mfu", type=SHARE, default=0.2)
 def lifetime_question(

@@ -19,7 +19,7 @@ from headway.cli.plan_deployment import (
     taken,
     workload,
 )
-from headway.cli.plan_options import BATCH, TOKENS, one_line, option
+from headway.cli.plan_options import BATCH, TOKENS, Number, one_line, option
 from headway.cli.plan_show import show
 
 
@@ -59,9 +59,9 @@ def load_question(batch: int, context: int, as_json: bool, **asked: Any) -> None
 @click.command("journey")
 @on_a_system
 @a_request()
-@option("--round-trip-s", type=click.FloatRange(0, 60), default=0.137, help="There and back; Seoul to Oregon: 0.137.")
-@option("--distance-m", type=click.FloatRange(0, 2.1e7), help="In its place: the straight line to the region.")
-@option("--utilisation", type=click.FloatRange(0, 1, max_open=True), default=0.5, help="Of the node, for the queue.")
+@option("--round-trip-s", type=Number(0, 60), default=0.137, help="There and back; Seoul to Oregon: 0.137.")
+@option("--distance-m", type=Number(0, 2.1e7), help="In its place: the straight line to the region.")
+@option("--utilisation", type=Number(0, 1, max_open=True), default=0.5, help="Of the node, for the queue.")
 @option("--handshakes", type=click.IntRange(0, 10), default=0, help="Round trips before the request; 2 when cold.")
 @CHART
 @TITLE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,10 +17,23 @@ if TYPE_CHECKING:
     from headway.catalog import Catalog
     from headway.roofline import Calibration
 
+
+class Number(click.FloatRange):
+    """Of a range, and not NaN, which is in none and out of none."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number = float(super().convert(value, param, ctx))
+        if math.isnan(number):
+            self.fail(f"{value!r} is not a number", param, ctx)
+        return number
+
+
 TOKENS = click.IntRange(1, 1_000_000_000)
 BATCH = click.IntRange(1, 10_000_000)
 CHIPS = click.IntRange(1, 100_000)
-SLO = click.FloatRange(0, 1e6, min_open=True)
+SLO = Number(0, 1e6, min_open=True)
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 

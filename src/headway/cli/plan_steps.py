@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from headway.cli.plan_deployment import CHART, SHARE, TITLE, a_request, drawn, on_a_system, taken, workload
-from headway.cli.plan_options import BATCH, CHIPS, SLO, TOKENS, one_line, option
+from headway.cli.plan_options import BATCH, CHIPS, SLO, TOKENS, Number, one_line, option
 from headway.cli.plan_show import show
 
 _BATCHES = [1, 2, 4, 8, 16, 32, 64, 128, 256]
@@ -96,7 +96,7 @@ def energy_question(batch: int, context: int, as_json: bool, **asked: Any) -> No
 @option("--batch", "batches", type=BATCH, multiple=True, default=[1, 8, 32, 128], help="Loads: one or several.")
 @option("--context", type=TOKENS, default=8192, help="Tokens of each sequence.")
 @option("--acceptance", type=SHARE, default=0.7, help="Chance that a drafted token is accepted.")
-@option("--draft-share", type=click.FloatRange(0, 10), default=0.05, help="Of a plain step, that one draft takes.")
+@option("--draft-share", type=Number(0, 10), default=0.05, help="Of a plain step, that one draft takes.")
 @option("--deepest", type=click.IntRange(1, 16), default=8, help="Most drafts tried.")
 def speculation_question(
     batches: tuple[int, ...],

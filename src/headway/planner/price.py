@@ -10,6 +10,8 @@ from headway.planner.economics import usd_per_mtok
 from headway.planner.uncertain import uncertain_figures
 
 HOURS_PER_DAY = 24.0
+MAX_OUTPUT_TOKENS = 1_000_000
+"""A step each is computed."""
 FORMULAS = (
     "chip-seconds of a request = prompt's step x chips + its decode steps / batch x chips",
     "cost of a request = chip-seconds / utilisation x USD a chip-hour / 3600",
@@ -38,6 +40,8 @@ class Workload:
     def __post_init__(self) -> None:
         if self.cached >= self.prompt:
             raise ShapeError(f"cached tokens ({self.cached}) must be fewer than the prompt's ({self.prompt})")
+        if not 1 <= self.output <= MAX_OUTPUT_TOKENS:
+            raise ShapeError(f"output tokens must be between 1 and {MAX_OUTPUT_TOKENS}, not {self.output}")
 
 
 @dataclass(frozen=True, slots=True)
