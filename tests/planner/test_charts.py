@@ -24,6 +24,7 @@ from headway.report.rendering import ChartError, html, png, svg, undrawable, wri
 from tests.arithmetic.models import catalog, model
 from tests.planner.deployments import deployed
 
+FONTS = Path(__file__).parents[1] / "data/fonts"
 BARS: dict[str, Any] = {
     "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
     "data": {"values": [{"a": "x", "b": 1}]},
@@ -120,6 +121,16 @@ def test_korean_in_a_picture_is_drawn_or_refused_but_never_a_box() -> None:
             png(spec)
     else:
         assert png(spec) != png({**BARS, "title": "부산"})
+
+
+def test_korean_in_a_picture_is_drawn_with_a_font_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(rendering.FONTS, str(FONTS))
+    for cached in (rendering._register_fonts, rendering._has_font):
+        cached.cache_clear()
+    assert undrawable("서울의 처리량") == ""
+    seoul, busan, blank = (png({**BARS, "title": title}) for title in ("서울", "부산", " "))
+    assert len({seoul, busan, blank}) == 3
+    assert rendering._picture("서") != rendering._picture("울")  # Boxes are all alike.
 
 
 def test_a_letter_that_no_font_has_is_refused() -> None:
