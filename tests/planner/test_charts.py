@@ -125,7 +125,7 @@ def test_korean_in_a_picture_is_drawn_or_refused_but_never_a_box() -> None:
 
 def test_korean_in_a_picture_is_drawn_with_a_font_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(rendering.FONTS, str(FONTS))
-    for cached in (rendering._register_fonts, rendering._has_font):
+    for cached in (rendering._register_fonts, rendering._has_font, rendering._picture):
         cached.cache_clear()
     assert undrawable("서울의 처리량") == ""
     seoul, busan, blank = (png({**BARS, "title": title}) for title in ("서울", "부산", " "))
