@@ -98,17 +98,12 @@ class Assembly:
         return max(1, min(to_limit, to_border))
 
     def _steps_with_blocks(self, decodes: DecodeRows, enough: int, wanted: int) -> int:
-        """The most steps, from `enough` to `wanted`, for which the blocks at hand last: nobody need be preempted."""
+        """Steps, from `enough` to `wanted`, for which the blocks at hand last: nobody need be preempted.
+
+        A row that goes `steps` on needs at most (steps - its room) / block size + 1 more blocks, so this may be a few
+        steps less than the most.
+        """
         size, available = self.config.block_size, self.running.cache.num_available()
-        capacity = self.running.rows.capacity[decodes.slots]
-
-        def lasts(steps: int) -> bool:
-            missing = np.maximum(decodes.starts + steps - capacity, 0)
-            return int((-(-missing // size)).sum()) <= available
-
-        if lasts(wanted):
-            return wanted
-        while wanted - enough > 1:
-            middle = (enough + wanted) // 2
-            enough, wanted = (middle, wanted) if lasts(middle) else (enough, middle)
-        return enough
+        rows = len(decodes.slots)
+        room = int((self.running.rows.capacity[decodes.slots] - decodes.starts).sum())
+        return min(wanted, max(enough, ((available - rows) * size + room) // rows))

@@ -43,8 +43,8 @@ class SchedulerConfig:
     token_ids: bool = True
     """False in simulation: requests carry lengths and block keys only."""
     late_blocks: bool = False
-    """Find the blocks of repeated steps at their commit, so that a jump may cross block borders: for bodies that read
-    no block tables."""
+    """The body reads no block tables: the blocks of repeated steps are found at their commit, so that a jump may cross
+    block borders, and no rows are grouped by their prefix."""
     batching: Literal["continuous", "static"] = "continuous"
     reservation: Literal["demand", "worst_case"] = "demand"
     speculation: Speculation | None = None

@@ -121,7 +121,7 @@ class Decoding:
 
     def prefix_groups(self, slots: Ints) -> tuple[PrefixGroup, ...]:
         """Rows that share their first blocks, found anew when the set of decode rows changes."""
-        if slots is not self._slots:
+        if slots is not self._slots or self.config.late_blocks:  # a body that reads no tables has no use for them
             return ()
         if self._prefix_groups is None:
             self._prefix_groups = self._find_prefix_groups(slots)
