@@ -97,7 +97,7 @@ def weight_bytes_per_chip(model: ModelShape, precision: Precision, parallelism: 
 
 
 def weight_bytes_by_part(model: ModelShape, precision: Precision, parallelism: Parallelism) -> dict[str, float]:
-    """The same by part: attention, feed_forward, shared_experts, experts, router, norms, tables (embedding and head)."""
+    """The same by part: those of matrices, norms, and tables (embedding and head)."""
     parallelism.check(model)
     stage = _fullest_stage(model, parallelism)
     parts: dict[str, float] = {}

@@ -75,8 +75,8 @@ def read_config(file: Traversable) -> dict[str, Any]:
 
 def load_catalog(overlays: Iterable[Path] = ()) -> Catalog:
     """Later directories win, figure by figure. Each may hold chips.csv, systems.csv, prices.csv, models.csv,
-    energy.csv, calibration.csv, tiers.csv and models/*.json. Raises CatalogError, with file and line, for anything wrong
-    in them.
+    energy.csv, calibration.csv, tiers.csv and models/*.json. Raises CatalogError, with file and line, for anything
+    wrong in them.
     """
     places: list[Traversable] = [files("headway.catalog") / "data"]
     for overlay in overlays:
