@@ -84,7 +84,7 @@ class ScriptedExecutor:
     def _run(self, plan: StepPlan) -> StepOutcome:
         assert plan.counts.sum() <= self.config.max_step_tokens
         assert len(set(plan.slots.tolist())) == len(plan.slots)
-        ids = deque(plan.token_ids.tolist())
+        ids = deque(plan.token_ids.tolist() if self.config.token_ids else [0] * int(plan.counts.sum()))
         written: dict[tuple[int, int], int] = {}
         work = []
         for slot, start, count in zip(plan.slots.tolist(), plan.starts.tolist(), plan.counts.tolist(), strict=True):
@@ -136,7 +136,7 @@ class ScriptedExecutor:
             while len(drawn) <= drafts and context[end + len(drawn) - 1] == drawn[-1]:
                 drawn.append(self.script(row.request_id, end + len(drawn)))
             accepted.append(len(drawn) - 1)
-            row.tokens = row.tokens[:end] + drawn
+            row.tokens = [*row.tokens, *[0] * end][:end] + (drawn if self.config.token_ids else [0] * len(drawn))
             tokens += drawn
         failed = [slot for slot in plan.slots.tolist() if slot in self.bad_slots]
         return StepOutcome(

@@ -7,9 +7,9 @@ import json
 import pytest
 
 from headway.scheduler.config import Speculation
+from headway.scheduler.facts import TierHolds
 from headway.scheduler.request import Sampling
 from headway.scheduler.step_log import StepLogError, replay
-from headway.scheduler.transfers import TierHolds
 
 from .drive import Drive, config, request
 

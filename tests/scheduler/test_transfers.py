@@ -7,7 +7,10 @@ import pytest
 
 from headway.scheduler.block_keys import BlockHasher
 from headway.scheduler.config import CacheGroup
-from headway.scheduler.transfers import MAX_TRANSFERS, TierHolds, TierLost
+from headway.scheduler.facts import AnswerKeys, TierHolds, TierLost
+from headway.scheduler.request import Request
+from headway.scheduler.step_log import replay
+from headway.scheduler.transfers import MAX_TRANSFERS
 
 from .drive import Drive, config, expected_output, request
 
@@ -149,3 +152,22 @@ def test_loads_under_way_are_bounded() -> None:
     drive.run()
     assert len(drive.body.loads) == MAX_TRANSFERS
     assert len(drive.ended) == 3
+
+
+def test_where_there_are_no_ids_an_answers_keys_make_its_blocks_findable() -> None:
+    names = tuple(bytes([i]) * 16 for i in range(8))
+    found = []
+    for told in (False, True):
+        drive = Drive(config(token_ids=False), script=lambda _, position: 0 if position == 22 else 5)
+        drive.add(Request("one", 10, 30, num_tokens=10, block_keys=names[:2], stop_token_ids=(0,)))
+        for _ in range(12):
+            drive.step()
+        if told:
+            drive.brain.tell(AnswerKeys("one", names[:6]))
+        drive.run()
+        drive.brain.tell(AnswerKeys("one", names))  # too late: changes nothing
+        drive.add(Request("two", 28, 4, num_tokens=28, block_keys=names[:7], stop_token_ids=(0,)))
+        drive.run()
+        found.append(drive.ended["two"].receipt.tokens_reused)
+        replay(drive.log)
+    assert found == [8, 20]

@@ -14,6 +14,7 @@ from headway.scheduler.commit import Committed, OutcomeError, check_outcome, com
 from headway.scheduler.config import SchedulerConfig
 from headway.scheduler.contract import Ints, StepOutcome, StepPlan, WakeAt
 from headway.scheduler.decoding import Decoding
+from headway.scheduler.facts import AnswerKeys, Fact
 from headway.scheduler.kv_cache import KVCache
 from headway.scheduler.laws import check_laws
 from headway.scheduler.prompts import Prompts
@@ -21,7 +22,7 @@ from headway.scheduler.refusal import Invalid, NeverFits
 from headway.scheduler.request import FinishReason, Request
 from headway.scheduler.running import InFlight, Running
 from headway.scheduler.sequence import QUEUED, Finished, Sequence, Status
-from headway.scheduler.transfers import Fact, Transfers
+from headway.scheduler.transfers import Transfers
 from headway.scheduler.waiting import WaitingQueue
 
 
@@ -104,7 +105,13 @@ class Scheduler:
             self._queue.requeue(sequence)
 
     def tell(self, fact: Fact) -> None:
-        self._transfers.tell(fact)
+        """Facts about ended requests and unknown keys change nothing."""
+        if not isinstance(fact, AnswerKeys):
+            self._transfers.tell(fact)
+            return
+        sequence = self._sequences.get(fact.request_id)
+        if sequence is not None and self.config.prefix_caching and not self.config.token_ids:
+            sequence.keys = [*sequence.keys, *fact.keys[len(sequence.keys) :]]
 
     # Decisions
 

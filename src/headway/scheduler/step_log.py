@@ -15,12 +15,12 @@ import numpy as np
 from headway.scheduler.commit import Committed
 from headway.scheduler.config import SchedulerConfig
 from headway.scheduler.contract import Ints, StepOutcome, StepPlan, WakeAt
+from headway.scheduler.facts import AnswerKeys, Fact, TierHolds, TierLost
 from headway.scheduler.receipt import Receipt
 from headway.scheduler.refusal import Refusal
 from headway.scheduler.request import FinishReason, Request, Sampling
 from headway.scheduler.scheduler import Scheduler, SchedulerStats
 from headway.scheduler.sequence import Finished
-from headway.scheduler.transfers import Fact, TierHolds, TierLost
 
 VERSION = 1
 
@@ -70,8 +70,9 @@ class Arrived(Record, frozen=True):
 
 class Tell(Record, frozen=True):
     keys: list[str]
-    tier: str | None
-    """None: the keys were lost."""
+    tier: str | None = None
+    request_id: str | None = None
+    """With a tier: it holds the keys. With a request: they are its answer's. With neither: they were lost."""
 
 
 class Plan(Record, frozen=True):
@@ -148,7 +149,9 @@ class Recorder:
         self._scheduler.arrived(transfer, ok, now_ns)
 
     def tell(self, fact: Fact) -> None:
-        self._write(Tell([key.hex() for key in fact.keys], fact.tier if isinstance(fact, TierHolds) else None))
+        tier = fact.tier if isinstance(fact, TierHolds) else None
+        request_id = fact.request_id if isinstance(fact, AnswerKeys) else None
+        self._write(Tell([key.hex() for key in fact.keys], tier, request_id))
         self._scheduler.tell(fact)
 
     def plan(self, now_ns: int) -> StepPlan | WakeAt | None:
@@ -233,8 +236,7 @@ def _feed(
         case Arrived():
             scheduler.arrived(record.transfer, record.ok, record.now_ns)
         case Tell():
-            keys = tuple(map(bytes.fromhex, record.keys))
-            scheduler.tell(TierLost(keys) if record.tier is None else TierHolds(record.tier, keys))
+            scheduler.tell(_fact(record))
         case Plan():
             plan = scheduler.plan(record.now_ns)
             _expect(line, "plan", record, _plan_record(plan, record.now_ns))
@@ -272,6 +274,13 @@ def _add_record(request: Request, now_ns: int, refused: str | None) -> Add:
         sampling=request.sampling,
         refused=refused,
     )
+
+
+def _fact(record: Tell) -> Fact:
+    keys = tuple(map(bytes.fromhex, record.keys))
+    if record.request_id is not None:
+        return AnswerKeys(record.request_id, keys)
+    return TierLost(keys) if record.tier is None else TierHolds(record.tier, keys)
 
 
 def _add(scheduler: Scheduler, record: Add) -> str | None:

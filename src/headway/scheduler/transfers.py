@@ -14,29 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from headway.scheduler.contract import Load, ints
+from headway.scheduler.facts import TierHolds, TierLost
 from headway.scheduler.kv_cache import KVCache
 from headway.scheduler.sequence import Sequence, Status
 
 MAX_TRANSFERS = 64
 MAX_TIER_KEYS = 1_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class TierHolds:
-    """A fact: these keys can be loaded from `tier`, for every cache group."""
-
-    tier: str
-    keys: tuple[bytes, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class TierLost:
-    """A fact: these keys cannot be loaded any more."""
-
-    keys: tuple[bytes, ...]
-
-
-Fact = TierHolds | TierLost
 
 
 @dataclass(slots=True)
@@ -69,7 +52,7 @@ class Transfers:
     def has_new(self) -> bool:
         return bool(self._new)
 
-    def tell(self, fact: Fact) -> None:
+    def tell(self, fact: TierHolds | TierLost) -> None:
         for key in fact.keys:
             self._tier_of.pop(key, None)
             if isinstance(fact, TierHolds):
