@@ -236,3 +236,20 @@ def test_gaps_are_counted_to_a_64th() -> None:
         exact = np.quantile(values, q, method="inverted_cdf") / 1e9
         assert exact <= gaps.quantile_s(q) <= exact * (1 + 1 / 64)
     assert TokenGaps().quantile_s(0.5) is None
+
+
+@pytest.mark.parametrize(
+    ("second", "reused"),
+    [
+        ((1, 2, 3, 4, 5, 6, 7), 20),  # goes on from prompt and answer: 23 of those 24 tokens have KV, five whole blocks
+        ((1, 2, 9, 10, 11, 12, 13), 8),  # the answer was rewritten
+        ((7, 8, 9, 10, 11, 12, 13), 0),  # compacted: nothing is common
+    ],
+)
+def test_the_next_turn_finds_the_answer_that_it_goes_on_from(second: tuple[int, ...], reused: int) -> None:
+    calls = [
+        Call("first", 9, 15, "s", hash_ids=(1, 2)),
+        Call("second", 28, 2, "s", arrival_s=None, gap_s=0.01, hash_ids=second),
+    ]
+    records = run(Workload("turns", [calls], hash_block_size=4), time=FLAT).records
+    assert records[1].receipt.tokens_reused == reused

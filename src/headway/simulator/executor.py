@@ -15,6 +15,7 @@ import numpy.typing as npt
 from headway.arithmetic.spans import Span
 from headway.roofline import BOUNDS
 from headway.scheduler.contract import StepOutcome, StepPlan
+from headway.scheduler.facts import AnswerKeys
 from headway.simulator.step_time import Step, Steps
 from headway.simulator.token_gaps import TokenGaps
 from headway.simulator.world import World
@@ -47,6 +48,7 @@ class _Answer:
     """What is left of a request's answer while it has no slot."""
 
     tokens_left: int
+    keys: tuple[bytes, ...]
     last_token_ns: int = NO_TOKEN_YET
 
 
@@ -70,15 +72,19 @@ class ModelledExecutor:
         self._ends_ns: list[int] = []
         """When each step of the plan is over, host included."""
         self._last_end_ns = NO_TOKEN_YET
+        self._facts: list[AnswerKeys] = []
         self.gaps = TokenGaps()
         self.bound_ns = [0] * len(BOUNDS)
         self.device_ns = 0
         self.host_ns = 0
         self.num_steps = 0
 
-    def expect(self, request_id: str, num_output_tokens: int) -> None:
-        """How long the answer to a request will be: told to the body, before the brain hears of the request."""
-        self._answers[request_id] = _Answer(num_output_tokens)
+    def expect(self, request_id: str, num_output_tokens: int, keys: tuple[bytes, ...] = ()) -> None:
+        """How long the answer to a request will be, and the block keys of prompt and answer together, where known.
+
+        Told to the body, before the brain hears of the request.
+        """
+        self._answers[request_id] = _Answer(num_output_tokens, keys)
 
     def forget(self, request_id: str) -> None:
         """It has ended."""
@@ -141,10 +147,22 @@ class ModelledExecutor:
             over = self._left[draws] == 0
             if over.any():
                 token_ids[-len(draws) :][over] = STOP
+                self._complete(draws[over])
             self._note_gaps(steps)
         return StepOutcome(plan.number, token_ids, steps=steps, device_ns=device_ns)
 
+    def take_facts(self) -> list[AnswerKeys]:
+        """What the answers that are now complete leave in the cache: for the brain, before the outcome."""
+        facts, self._facts = self._facts, []
+        return facts
+
     # Inside
+
+    def _complete(self, slots: Ints) -> None:
+        for slot in slots.tolist():
+            name = self._owner[slot]
+            if name is not None and (keys := self._answers[name].keys):
+                self._facts.append(AnswerKeys(name, keys))
 
     def _seat(self, plan: StepPlan) -> None:
         """Slots change hands; what is left of a preempted answer is kept for its return."""

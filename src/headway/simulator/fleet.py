@@ -112,7 +112,7 @@ class Fleet:
         request = self._request(client, call)
         chosen = self.router.choose(request, self._loads)
         try:
-            self.replicas[chosen].add(request, call.num_output_tokens)
+            self.replicas[chosen].add(request, call.num_output_tokens, self._answer_keys(client, call, request))
         except Refusal as refusal:
             self._on_record(Record(call, chosen, now_ns, now_ns, refusal.kind, Receipt()))
             self._proceed(client)
@@ -136,6 +136,15 @@ class Fleet:
             stop_token_ids=(STOP,),
             session=call.session,
         )
+
+    def _answer_keys(self, client: _Client, call: Call, request: Request) -> tuple[bytes, ...]:
+        """Of prompt and answer together: where the session's next call goes on from them, it says what they are."""
+        following = client.calls[client.next] if client.next < len(client.calls) else None
+        if following is None or not request.block_keys:
+            return ()
+        known = min(following.num_input_tokens, call.num_input_tokens + call.num_output_tokens)
+        keys = client.keys.keys(following.hash_ids, known)
+        return keys if keys[: len(request.block_keys)] == request.block_keys else ()
 
     # Ends
 

@@ -41,9 +41,9 @@ class Replica:
         self._submission = 0
         """Counts plans and cuts: an event that was scheduled for an earlier one is void."""
 
-    def add(self, request: Request, num_output_tokens: int) -> None:
-        """Raises Refusal. The length is for the executor alone."""
-        self.executor.expect(request.id, num_output_tokens)
+    def add(self, request: Request, num_output_tokens: int, keys: tuple[bytes, ...] = ()) -> None:
+        """Raises Refusal. The length, and the block keys of prompt and answer, are for the executor alone."""
+        self.executor.expect(request.id, num_output_tokens, keys)
         try:
             self.scheduler.add(request, self._world.now_ns)
         except Refusal:
@@ -82,7 +82,10 @@ class Replica:
         if submission != self._submission:
             return
         self._busy = False
-        self.scheduler.commit(self.executor.collect(), self._world.now_ns)
+        outcome = self.executor.collect()
+        for fact in self.executor.take_facts():
+            self.scheduler.tell(fact)
+        self.scheduler.commit(outcome, self._world.now_ns)
         self._hand_over()
         self._step()
 
