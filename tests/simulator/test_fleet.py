@@ -242,7 +242,7 @@ def test_gaps_are_counted_to_a_64th() -> None:
     ("second", "reused"),
     [
         ((1, 2, 3, 4, 5, 6, 7), 20),  # goes on from prompt and answer: 23 of those 24 tokens have KV, five whole blocks
-        ((1, 2, 9, 10, 11, 12, 13), 8),  # the answer was rewritten
+        ((1, 9, 10, 11, 12, 13, 14), 4),  # the prompt was edited: no answer to it is meant
         ((7, 8, 9, 10, 11, 12, 13), 0),  # compacted: nothing is common
     ],
 )
