@@ -87,7 +87,7 @@ def test_the_command() -> None:
     result = CliRunner().invoke(plan, [*arguments, "--json"])
     assert result.exit_code == 0, result.output
     answer = json.loads(result.output)
-    assert answer["cost_model"] == "floor"
+    assert answer["cost_model"] == "calibrated"
     assert answer["best_at_slo"]["interactivity_tokens_per_s"] >= 60
     text = CliRunner().invoke(plan, arguments)
     assert "best at 60 tokens/s a user" in text.output

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import asdict
+
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.arithmetic.attends import spans
+from headway.arithmetic.formats import precision
 from headway.arithmetic.parallelism import Parallelism
 from headway.arithmetic.step_shape import decode, prefill
 from headway.arithmetic.work import step_work
 from headway.catalog import CatalogError, Figure
 from headway.roofline import Coefficients, calibrated_cost, coefficients, floor_cost
 from headway.roofline.calibrated import calibrated_energy_j
+from headway.roofline.serving import operations_s
+from headway.roofline.terms import launches, step_terms
 from tests.arithmetic.models import catalog, model
 
 SYSTEM = "hgx-h100"
@@ -35,42 +42,84 @@ def test_never_below_the_floor(
         return
     step = decode(spans(shape), batch, context)
     work = step_work(shape, step, cut=cut, domain=system.scaleup_chips)
-    c = Coefficients(compute_efficiency=compute, bandwidth_efficiency=bandwidth)
+    c = Coefficients(compute_efficiency=compute, expert_bandwidth_efficiency=bandwidth, imbalance=0.5)
     cost = calibrated_cost(work, step, system, c, cut)
     assert cost.step_s >= floor_cost(work, system, cut.chips).step_s * (1 - 1e-12)
     assert cost.chips == tensor
 
 
-def test_overheads_add_up() -> None:
+def test_launches_follow_the_operations_and_the_host_works_beside_them() -> None:
     shape, system = model("llama-3.1-8b"), catalog().system(SYSTEM)
     step = decode(spans(shape), 16, 1000)
     work = step_work(shape, step)
-    bare = calibrated_cost(work, step, system, Coefficients())
-    c = Coefficients(layer_s=1e-5, host_s=1e-3, host_sequence_s=1e-6)
-    cost = calibrated_cost(work, step, system, c)
-    assert cost.step_s - bare.step_s == pytest.approx(32 * 1e-5 + 1e-3 + 16e-6)
-    assert cost.host_s == pytest.approx(32 * 1e-5 + 1e-3 + 16e-6)
+    bare = calibrated_cost(work, step, system, Coefficients()).step_s
+    launched = calibrated_cost(work, step, system, Coefficients(layer_s=1e-5, launch_s=1e-6)).step_s
+    assert launched - bare == pytest.approx(32 * 1e-5 + launches(work) * 1e-6)
+    gap_s = 1e-3 + 16e-6
+    for host_beside, expected_s in ((0.0, bare + gap_s), (1.0, math.hypot(bare, gap_s))):
+        c = Coefficients(host_s=1e-3, host_sequence_s=1e-6, host_beside=host_beside)
+        hosted = calibrated_cost(work, step, system, c)
+        assert hosted.step_s == pytest.approx(expected_s)
+        assert hosted.host_s == pytest.approx(gap_s)
+
+
+def test_narrow_operations_are_launched_twice() -> None:
+    shape = model("llama-3.1-8b")
+    step = decode(spans(shape), 1, 100)
+    wide, narrow = (launches(step_work(shape, step, precision(name))) for name in ("bf16", "fp8"))
+    assert narrow - wide == 32 * 5  # query, key value, output, gate and up, down; what attends stays in bf16
 
 
 def test_each_collective_waits_for_its_rounds() -> None:
     shape, system, cut = model("llama-3.1-8b"), catalog().system(SYSTEM), Parallelism(tensor=8)
     step = decode(spans(shape), 1, 1)
     work = step_work(shape, step, cut=cut, domain=8)
-    cost = calibrated_cost(work, step, system, Coefficients(round_s=1e-6), cut)
     floor = floor_cost(work, system, 8)
     assert system.scaleup is not None
     assert system.scaleup.latency_s == 10e-6
-    assert cost.network_s - floor.network_s == pytest.approx(2 * 32 * 2 * 11e-6)
+    for round_s, expected_s in ((0.0, 10e-6), (3e-6, 3e-6)):
+        cost = calibrated_cost(work, step, system, Coefficients(round_s=round_s), cut)
+        assert cost.network_s - floor.network_s == pytest.approx(2 * 32 * 2 * expected_s)
 
 
 def test_small_products_are_less_efficient() -> None:
     shape, system = model("llama-3.1-8b"), catalog().system(SYSTEM)
-    c = Coefficients(half_rows=100)
+    slow = Coefficients(half_rows=100)
     for tokens, factor in ((100, 2.0), (300, 4 / 3)):
         step = prefill(spans(shape), tokens)
         work = step_work(shape, step)
-        slower, peak = (calibrated_cost(work, step, system, x).compute_s for x in (c, Coefficients()))
+        products = tuple(op for op in work.ops if not op.name.startswith("attend"))
+        work = type(work)(products, (), work.layers, 0)
+        slower, peak = (calibrated_cost(work, step, system, c).compute_s for c in (slow, Coefficients()))
         assert slower / peak == pytest.approx(factor)
+
+
+def test_experts_dealt_out_are_asked_unevenly() -> None:
+    shape, system = model("qwen3-30b-a3b"), catalog().system(SYSTEM)
+    even, uneven = Coefficients(), Coefficients(imbalance=1.0)
+    added = []
+    for batch in (8, 4096):
+        step, cut = decode(spans(shape), batch, 100), Parallelism(data=8, expert=8)
+        work = step_work(shape, step, cut=cut, domain=8)
+        one, other = (float(calibrated_cost(work, step, system, c, cut).step_s) for c in (even, uneven))
+        added.append(other / one - 1)
+        whole = step_work(shape, step)
+        assert calibrated_cost(whole, step, system, even).step_s == calibrated_cost(whole, step, system, uneven).step_s
+    assert added[0] > 5 * added[1] > 0
+
+
+@pytest.mark.parametrize("name", ["llama-3.1-8b", "qwen3-30b-a3b", "deepseek-v3"])
+def test_columns_of_a_fit_price_a_step_as_its_operations_do(name: str) -> None:
+    """Products of one kind are summed before compute and memory are compared: never more, and little less."""
+    shape, system, cut = model(name), catalog().system(SYSTEM), Parallelism(tensor=8)
+    c = Coefficients(0.6, 0.3, 0.4, 0.8, half_rows=60, bandwidth_efficiency=0.8, expert_bandwidth_efficiency=0.6)
+    step = decode(spans(shape), np.array([1, 16, 256, 2048]), np.array([1000, 1000, 4000, 500]))
+    work = step_work(shape, step, precision("fp8"), cut, domain=8)
+    cost = calibrated_cost(work, step, system, c, cut)
+    apart = cost.step_s - cost.network_s - cost.host_s
+    together = operations_s(step_terms(work, step, system, cut), {k: np.asarray(v) for k, v in asdict(c).items()})
+    assert np.all(together <= apart * (1 + 1e-9))
+    assert np.all(together > 0.85 * apart)
 
 
 def test_energy_has_an_idle_and_a_dynamic_part() -> None:

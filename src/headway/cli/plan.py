@@ -28,6 +28,7 @@ from headway.cli.plan_options import (
     searching,
     with_a_cut,
 )
+from headway.cli.plan_truth import fit_question, validate_question
 
 
 @click.group()
@@ -248,3 +249,7 @@ def best_question(slo: float, count: int, as_json: bool, **searched: Any) -> Non
 
 for question in (*plan_steps.COMMANDS, *plan_moves.COMMANDS, *plan_money.COMMANDS):
     plan.add_command(question)
+
+
+plan.add_command(fit_question)
+plan.add_command(validate_question)

@@ -127,10 +127,18 @@ def look_up(
 
 
 def fit_for(catalog: Catalog, chip: str, engine: str) -> Calibration | None:
+    """That of the chip; else, for a GPU, that of any chip under this engine, which says so. None: nothing like it was
+    measured.
+    """
+    from headway.catalog.calibration import nearest
     from headway.roofline import calibration
 
-    figures = catalog.calibrations.get(f"{chip}/{engine}")
-    return calibration(figures) if figures else None
+    found = nearest(catalog.calibrations, chip, engine)
+    if found is None:
+        return None
+    name, figures = found
+    measured = name.startswith(f"{chip}/")
+    return calibration(figures, measured) if measured or catalog.chip(chip).kind == "gpu" else None
 
 
 def cut_from(tensor: int, pipeline: int, expert: int, data: int, context_parallel: int) -> Parallelism:

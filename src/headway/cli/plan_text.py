@@ -182,8 +182,12 @@ def _calibrated(step: StepReport) -> str:
     fitted = step.calibrated
     if fitted is None:
         return "no fit for this chip and engine"
+    between = "" if fitted.low_s is None else f", {si(fitted.low_s, 's')} to {si(fitted.high_s or 0.0, 's')}"
+    unseen = "" if fitted.held_out_median_error is None else f", {fitted.held_out_median_error:.0%} held out"
+    of_chip = "" if fitted.measured_chip else "; this chip was never measured: from its datasheet"
     return (
-        f"{si(fitted.step_s, 's')} ({fitted.median_error:.0%} median error on {fitted.points} points: {fitted.source})"
+        f"{si(fitted.step_s, 's')}{between} (median error {fitted.median_error:.0%} in sample{unseen}, "
+        f"{fitted.points} points{of_chip})"
     )
 
 

@@ -37,9 +37,16 @@ ASSUMPTIONS = (
 class CalibratedStep:
     step_s: float
     median_error: float
-    """Of the fit, on the data that it saw; a model or system beyond that data can be much further off."""
+    """Of the fit, on the data that it saw."""
     points: int
     source: str
+    held_out_median_error: float | None
+    """On models that the fit did not see; where the chip was not measured, on chips that it did not see."""
+    low_s: float | None
+    high_s: float | None
+    """Nine in ten measurements of what the fit did not see lie as near as this."""
+    measured_chip: bool
+    """False: predicted from the chip's datasheet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +134,20 @@ def roofline_report(
     )
 
 
+def calibrated_step(step_s: float, fitted: Calibration) -> CalibratedStep:
+    ratio = fitted.interval_ratio
+    return CalibratedStep(
+        step_s,
+        fitted.median_error,
+        fitted.points,
+        fitted.source,
+        fitted.held_out_median_error,
+        None if ratio is None else step_s / ratio,
+        None if ratio is None else step_s * ratio,
+        fitted.measured_chip,
+    )
+
+
 def step_report(
     kind: str,
     model: ModelShape,
@@ -143,7 +164,7 @@ def step_report(
     calibrated = None
     if fitted is not None:
         real_s = float(calibrated_cost(work, shape, system, fitted.coefficients, cut).step_s)
-        calibrated = CalibratedStep(real_s, fitted.median_error, fitted.points, fitted.source)
+        calibrated = calibrated_step(real_s, fitted)
     tokens, step_s, tdp_w = int(shape.tokens), float(cost.step_s), system.chip.tdp_w
     return StepReport(
         kind=kind,

@@ -1,7 +1,8 @@
 """StepWork on a system: how long, what bounds it, how much energy."""
 
-from headway.roofline.calibrated import Calibration, Coefficients, calibrated_cost, calibration, coefficients
+from headway.roofline.calibrated import Calibration, calibrated_cost, calibration, coefficients
 from headway.roofline.capacity import MemoryPlan, memory_plan
+from headway.roofline.coefficients import Coefficients, Serving
 from headway.roofline.cost import BOUNDS, Bound, StepCost
 from headway.roofline.floor import OpPoint, floor_cost, op_points, rate_flops_per_s
 
@@ -12,6 +13,7 @@ __all__ = [
     "Coefficients",
     "MemoryPlan",
     "OpPoint",
+    "Serving",
     "StepCost",
     "calibrated_cost",
     "calibration",

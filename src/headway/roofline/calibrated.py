@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from typing import TypeVar
 
 import numpy as np
 
@@ -13,83 +14,93 @@ from headway.arithmetic.step_shape import StepShape
 from headway.arithmetic.transfers import Transfer
 from headway.arithmetic.work import Op, StepWork
 from headway.catalog import CatalogError, Figure, System
+from headway.roofline.coefficients import PRIORS, Coefficients, Serving
 from headway.roofline.cost import StepCost
 from headway.roofline.floor import rate_flops_per_s, transfer_s
+from headway.roofline.serving import beside
+from headway.roofline.terms import expert_spread, launches, op_kind, rounds
 
-
-@dataclass(frozen=True, slots=True)
-class Coefficients:
-    """The defaults are those of a perfect machine: with them, no overlap between operations is all that is added."""
-
-    compute_efficiency: float = 1.0
-    """Of the peak, for a matrix product with many rows."""
-    half_rows: float = 0.0
-    """Rows at which a matrix product reaches half of that."""
-    bandwidth_efficiency: float = 1.0
-    link_efficiency: float = 1.0
-    round_s: float = 0.0
-    """Added to the latency of a link for each round of a collective."""
-    layer_s: float = 0.0
-    """Launches, norms, rotation and all else that a layer takes whatever its size."""
-    expert_layer_s: float = 0.0
-    """What a layer with routed experts takes beyond that: routing, sorting, gathering."""
-    host_s: float = 0.0
-    """Gap between steps."""
-    host_sequence_s: float = 0.0
-    """What each sequence adds to it."""
-    idle_w: float = 0.0
-    compute_j_per_flop: float = 0.0
-    memory_j_per_byte: float = 0.0
+_SHARES = tuple(name for name, prior in PRIORS.items() if prior.share and name.endswith("efficiency"))
+Values = TypeVar("Values", Coefficients, Serving)
 
 
 def coefficients(figures: Mapping[str, Figure]) -> Coefficients:
     """From the catalog. Raises CatalogError for an efficiency above 1."""
-    names = {field.name for field in fields(Coefficients)}
-    chosen = Coefficients(**{name: figure.value for name, figure in figures.items() if name in names})
-    for name in ("compute_efficiency", "bandwidth_efficiency", "link_efficiency"):
+    chosen = _chosen(Coefficients, figures)
+    for name in _SHARES:
         if not 0 < getattr(chosen, name) <= 1:
             raise CatalogError(f"{name} must be above 0 and at most 1, not {getattr(chosen, name)}")
     return chosen
 
 
+def _chosen(kind: type[Values], figures: Mapping[str, Figure]) -> Values:
+    names = {field.name for field in fields(kind)}
+    return kind(**{name: figure.value for name, figure in figures.items() if name in names})
+
+
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Coefficients, and how far off the fit was on the data that it saw: expect more elsewhere."""
+    """Coefficients, and how far off the fit was: on the data that it saw, and on models that were held out of it."""
 
     coefficients: Coefficients
+    serving: Serving
     median_error: float
     points: int
     source: str
+    held_out_median_error: float | None = None
+    """None: the file that the fit comes from states none."""
+    held_out_mean_error: float | None = None
+    interval_ratio: float | None = None
+    """Nine in ten measurements of unseen models lie within the prediction divided and multiplied by it."""
+    measured_chip: bool = True
+    """False: no measurement of this chip was in the fit; it is predicted from its datasheet and what others share."""
 
 
-def calibration(figures: Mapping[str, Figure]) -> Calibration:
+def calibration(figures: Mapping[str, Figure], measured_chip: bool = True) -> Calibration:
     """From the catalog's figures of one chip and engine."""
+
+    def stated(name: str) -> float | None:
+        return figures[name].value if name in figures else None
+
     error, points = figures["median_error"], figures["points"]
-    return Calibration(coefficients(figures), error.value, round(points.value), error.source)
+    return Calibration(
+        coefficients(figures),
+        _chosen(Serving, figures),
+        error.value,
+        round(points.value),
+        error.source,
+        stated("held_out_median_error"),
+        stated("held_out_mean_error"),
+        stated("interval_ratio"),
+        measured_chip,
+    )
 
 
 def calibrated_cost(
     work: StepWork, shape: StepShape, system: System, c: Coefficients, cut: Parallelism | None = None
 ) -> StepCost:
-    """Every operation takes the longer of its compute and its memory time; operations, collectives, layers' overhead
-    and the host follow one another.
+    """Every operation takes the longer of its compute and its memory time (and of the shorter what does not overlap);
+    operations, collectives and launches follow one another, and the host works beside them or follows.
     """
     cut = cut or Parallelism()
     rows = np.maximum(shape.local_tokens(cut.data, cut.context), 1.0)
+    busiest = 1 + c.imbalance * expert_spread(work, shape, cut)
     compute_s, memory_s, busy_s = (np.zeros(np.shape(rows)) for _ in range(3))
     for op in work.ops:
-        op_compute_s, op_memory_s = _op_seconds(op, rows, system, c)
+        op_compute_s, op_memory_s = (x * (busiest if op.part == "experts" else 1) for x in _op_s(op, rows, system, c))
         compute_s, memory_s = compute_s + op_compute_s, memory_s + op_memory_s
-        busy_s = busy_s + np.maximum(op_compute_s, op_memory_s)
+        exposed_s = (1 - c.overlap) * np.minimum(op_compute_s, op_memory_s)
+        busy_s = busy_s + np.maximum(op_compute_s, op_memory_s) + exposed_s
     network_s = sum((_transfer_seconds(t, system, c) for t in work.transfers), start=np.float64(0)) + 0.0 * busy_s
-    fixed_s = c.host_s + work.layers * c.layer_s + work.expert_layers * c.expert_layer_s
-    host_s = fixed_s + c.host_sequence_s * shape.sequences + 0.0 * busy_s
+    around_s = launches(work) * c.launch_s + work.layers * c.layer_s + work.expert_layers * c.expert_layer_s
+    device_s = busy_s + network_s + around_s
+    gap_s = np.asarray(c.host_s + c.host_sequence_s * shape.sequences, np.float64)
     return StepCost(
         compute_s=compute_s,
         memory_s=memory_s,
         network_s=np.asarray(network_s),
-        host_s=host_s,
-        step_s=busy_s + network_s + host_s,
+        host_s=around_s + gap_s + 0.0 * busy_s,
+        step_s=c.host_beside * beside(device_s, gap_s) + (1 - c.host_beside) * (device_s + gap_s),
         flops=work.total("flops"),
         memory_bytes=work.memory_bytes,
         chips=cut.chips,
@@ -102,17 +113,24 @@ def calibrated_energy_j(cost: StepCost, c: Coefficients) -> FloatArray:
     return cost.chips * (cost.step_s * c.idle_w + dynamic)
 
 
-def _op_seconds(op: Op, rows: FloatArray, system: System, c: Coefficients) -> tuple[FloatArray, FloatArray]:
-    reached = c.compute_efficiency * rows / (rows + c.half_rows)
+def _op_s(op: Op, rows: FloatArray, system: System, c: Coefficients) -> tuple[FloatArray, FloatArray]:
+    kind = op_kind(op.part, op.name)
+    reached = (c.compute_efficiency, c.expert_compute_efficiency, c.attention_compute_efficiency)[kind]
+    reached *= {"bf16": 1.0, "fp4": c.fp4_efficiency}.get(op.rate, c.fp8_efficiency)
+    filled = rows / (rows + c.half_rows) if kind < 2 else 1.0
+    bandwidth = (c.bandwidth_efficiency, c.expert_bandwidth_efficiency, c.attention_bandwidth_efficiency)[kind]
     peak = rate_flops_per_s(system.chip, op.rate) if np.any(op.flops) else 1.0
     moved = op.memory_bytes + op.activation_bytes
-    return op.flops / (peak * reached), moved / (system.chip.hbm_bytes_per_s * c.bandwidth_efficiency)
+    return op.flops / (peak * reached * filled), moved / (system.chip.hbm_bytes_per_s * bandwidth)
 
 
 def _transfer_seconds(t: Transfer, system: System, c: Coefficients) -> FloatArray:
-    latency_s = t.inside_rounds * _latency(system.scaleup, c) + t.outside_rounds * _latency(system.scaleout, c)
-    return transfer_s(t, system, c.link_efficiency) + t.count * latency_s
-
-
-def _latency(link: object, c: Coefficients) -> float:
-    return (getattr(link, "latency_s", None) or 0.0) + c.round_s
+    """A fitted round replaces the latencies of the catalog."""
+    round_s = c.expert_round_s if "expert" in t.name else c.round_s
+    if not round_s:
+        latencies = (getattr(link, "latency_s", None) or 0.0 for link in (system.scaleup, system.scaleout))
+        inside_s, outside_s = latencies
+        latency_s = t.count * (t.inside_rounds * inside_s + t.outside_rounds * outside_s)
+    else:
+        latency_s = rounds(t) * round_s
+    return transfer_s(t, system, c.link_efficiency) + latency_s

@@ -1,96 +1,130 @@
-"""Fitting the calibrated model's coefficients to measured steps."""
+"""Fitting pooled coefficients to what engines were measured to do: damped least squares on ln(predicted / measured)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from headway.arithmetic.experts import FloatArray
-from headway.arithmetic.parallelism import Parallelism
-from headway.arithmetic.step_shape import StepShape
-from headway.arithmetic.work import StepWork
-from headway.catalog import System
-from headway.roofline.calibrated import Coefficients, calibrated_cost
+from headway.roofline.coefficients import NAMES, PRIORS, STARTS
+from headway.roofline.pooled import FACTORS, Factor, Pooled, Tags, natural
+from headway.roofline.serving import IN_STEPS, Served, busy, served_s
+from headway.roofline.terms import Indices
 
-_AT_MOST = {"compute_efficiency": 1.0, "bandwidth_efficiency": 1.0, "link_efficiency": 1.0}
-FITTED = (
-    "compute_efficiency",
-    "half_rows",
-    "bandwidth_efficiency",
-    "link_efficiency",
-    "round_s",
-    "layer_s",
-    "expert_layer_s",
-    "host_s",
-    "host_sequence_s",
-)
-START = Coefficients(
-    compute_efficiency=0.6,
-    half_rows=32,
-    bandwidth_efficiency=0.7,
-    link_efficiency=0.6,
-    round_s=2e-6,
-    layer_s=2e-5,
-    expert_layer_s=2e-5,
-    host_s=1e-3,
-    host_sequence_s=5e-6,
-)
+NOISE = 1.0
+"""Of a measurement's logarithm, against the deviations of the priors; measurements of a group are not independent."""
+OUTLIER = 0.3
+"""Beyond about this the weight of a residual falls: some rows say something else than what was run."""
+_NUDGE = 1e-5
 
 
 @dataclass(frozen=True, slots=True)
-class MeasuredSteps:
-    """Steps of one model, system and cut: `step_s` [N] belongs to the N steps of `work` and `shape`."""
+class _Columns:
+    """The P numbers that a fit moves: number p adds to coefficient `name[p]` of the rows where `member[p]` is true."""
 
-    work: StepWork
-    shape: StepShape
-    system: System
-    cut: Parallelism
-    step_s: FloatArray
-
-
-def log_ratios(measured: Sequence[MeasuredSteps], c: Coefficients) -> FloatArray:
-    """ln(predicted / measured) of every step: symmetric in too slow and too fast."""
-    predicted = [np.log(calibrated_cost(m.work, m.shape, m.system, c, m.cut).step_s / m.step_s) for m in measured]
-    return np.concatenate([np.atleast_1d(part) for part in predicted])
+    name: Indices
+    member: npt.NDArray[np.bool_]
+    """[N, P]"""
+    penalty: FloatArray
+    keys: tuple[tuple[str, str] | None, ...]
 
 
-def median_error(measured: Sequence[MeasuredSteps], c: Coefficients) -> float:
-    """Median of |predicted - measured| / measured."""
-    return float(np.median(np.abs(np.expm1(log_ratios(measured, c)))))
+def fit(served: Served, tags: Sequence[Tags], measured_s: FloatArray, weight: FloatArray | None = None) -> Pooled:
+    """Deterministic. `weight` [N]: of each measurement. Raises ValueError without data."""
+    if not len(served):
+        raise ValueError("a fit needs measurements")
+    columns, target = _columns(tags), np.log(measured_s)
+    root = np.ones(len(served)) if weight is None else np.sqrt(weight)
+    numbers, steady = np.zeros(len(columns.name)), root
+    for steps in (20, 8, 8):
+        numbers = _least_squares(served, columns, target, steady, numbers, steps)
+        residual = np.log(served_s(served, natural(_scale(columns, numbers)))) - target
+        steady = root / (1 + (residual / OUTLIER) ** 2) ** 0.5
+    return _pooled(columns, numbers)
 
 
-def mean_error(measured: Sequence[MeasuredSteps], c: Coefficients) -> float:
-    return float(np.mean(np.abs(np.expm1(log_ratios(measured, c)))))
+def _columns(tags: Sequence[Tags], factors: Sequence[Factor] = FACTORS) -> _Columns:
+    names: list[int] = []
+    members: list[npt.NDArray[np.bool_]] = []
+    penalties: list[float] = []
+    keys: list[tuple[str, str] | None] = []
+    for j, prior in enumerate(PRIORS.values()):
+        names.append(j)
+        members.append(np.ones(len(tags), bool))
+        penalties.append(NOISE / prior.deviation)
+        keys.append(None)
+    for factor in factors:
+        levels = [tag.get(factor.name) for tag in tags]
+        for level in sorted({level for level in levels if level is not None}):
+            member = np.array([each == level for each in levels])
+            for name in factor.moves:
+                names.append(NAMES.index(name))
+                members.append(member)
+                penalties.append(NOISE / factor.deviation)
+                keys.append((factor.name, level))
+    return _Columns(np.array(names), np.stack(members, 1), np.array(penalties), tuple(keys))
 
 
-def fit(measured: Sequence[MeasuredSteps], start: Coefficients = START, names: Sequence[str] = FITTED) -> Coefficients:
-    """Least mean |log ratio|, by trying each coefficient a factor up and down while that helps, then smaller factors.
-
-    Deterministic. A coefficient that the data cannot tell keeps about its start. Raises ValueError without data.
-    """
-    if not measured:
-        raise ValueError("a fit needs measured steps")
-    best, best_loss = start, _loss(measured, start)
-    factor = 2.0
-    while factor > 1.005:
-        improved = False
-        for name in names:
-            for candidate in _neighbours(best, name, factor):
-                loss = _loss(measured, candidate)
-                if loss < best_loss - 1e-9:
-                    best, best_loss, improved = candidate, loss, True
-        if not improved:
-            factor = factor**0.5
-    return best
+def _scale(columns: _Columns, numbers: FloatArray) -> FloatArray:
+    scale = np.tile(np.array(STARTS), (len(columns.member), 1))
+    for j in range(len(NAMES)):
+        mine = columns.name == j
+        scale[:, j] += columns.member[:, mine] @ numbers[mine]
+    return scale
 
 
-def _loss(measured: Sequence[MeasuredSteps], c: Coefficients) -> float:
-    return float(np.abs(log_ratios(measured, c)).mean())
+def _least_squares(
+    served: Served, columns: _Columns, target: FloatArray, root: FloatArray, numbers: FloatArray, steps: int
+) -> FloatArray:
+    """Levenberg-Marquardt on the normal equations; the priors are part of them."""
+    damping, cost = 1e-2, _cost(served, columns, target, root, numbers)
+    for _ in range(steps):
+        predicted, slopes = _slopes(served, _scale(columns, numbers))
+        jacobian = (root[:, None] * slopes[:, columns.name]) * columns.member
+        gradient = jacobian.T @ (root * (predicted - target)) + columns.penalty**2 * numbers
+        normal = jacobian.T @ jacobian + np.diag(columns.penalty**2)
+        before = cost
+        for _ in range(8):
+            step = np.linalg.solve(normal + damping * np.diag(np.diag(normal)), -gradient)
+            tried = numbers + np.clip(step, -2, 2)
+            tried_cost = _cost(served, columns, target, root, tried)
+            if tried_cost < cost:
+                numbers, cost, damping = tried, tried_cost, damping / 5
+                break
+            damping *= 5
+        if before - cost < 1e-4 * before:
+            break
+    return numbers
 
 
-def _neighbours(c: Coefficients, name: str, factor: float) -> tuple[Coefficients, Coefficients]:
-    value, most = getattr(c, name), _AT_MOST.get(name, np.inf)
-    up, down = float(min(value * factor, most)), value / factor
-    return replace(c, **{name: up}), replace(c, **{name: down})
+def _cost(served: Served, columns: _Columns, target: FloatArray, root: FloatArray, numbers: FloatArray) -> float:
+    residual = root * (np.log(served_s(served, natural(_scale(columns, numbers)))) - target)
+    return float(residual @ residual + ((columns.penalty * numbers) ** 2).sum())
+
+
+def _slopes(served: Served, scale: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """ln of the prediction [N], and its derivative to each coefficient [N, J] on the fit's scale."""
+    values = natural(scale)
+    whole = busy(served, values)
+    predicted = np.log(served_s(served, values, whole))
+    slopes = np.empty_like(scale)
+    for j, name in enumerate(NAMES):
+        nudged = scale.copy()
+        nudged[:, j] += _NUDGE
+        changed = natural(nudged)
+        slopes[:, j] = np.log(served_s(served, changed, None if name in IN_STEPS else whole)) - predicted
+    return predicted, slopes / _NUDGE
+
+
+def _pooled(columns: _Columns, numbers: FloatArray) -> Pooled:
+    shared = np.array(STARTS)
+    differences: dict[tuple[str, str], FloatArray] = {}
+    for j, key, number in zip(columns.name, columns.keys, numbers, strict=True):
+        if key is None:
+            shared[j] += number
+        else:
+            differences.setdefault(key, np.zeros(len(NAMES)))[j] += number
+    return Pooled(shared, differences)

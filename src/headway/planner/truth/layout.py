@@ -1,0 +1,45 @@
+"""How sources write a replica's parallelism, as a cut of the model."""
+
+from __future__ import annotations
+
+import re
+
+from headway.planner.truth.measurement import Layout
+
+_SPLIT = re.compile(r"P(\d+)xD(\d+)")
+_DATA = re.compile(r"(?:1 \()?DP(\d+)\)?")
+
+
+def layouts(tensor: str, expert: str, pipeline: str) -> tuple[Layout, Layout] | None:
+    """(prefill, decode). None where the columns say nothing that can be a cut.
+
+    `P4xD8` is four chips for prompts and eight for decoding; `DP8` is eight chips that each attend to sequences of
+    their own. Where one row gives tensor 64 and expert 8, another row of the same run gives 8 and 8: the first number
+    is their product. Tensor 1 with expert 8 is eight chips with data parallel attention; tensor 2 with expert 4 on four
+    chips is the run that elsewhere is 2 and 2.
+    """
+    if split := _SPLIT.fullmatch(tensor):
+        experts = _SPLIT.fullmatch(expert)
+        dealt = (int(experts[1]), int(experts[2])) if experts else (1, 1)
+        return _layout(int(split[1]), dealt[0]), _layout(int(split[2]), dealt[1])
+    if data := _DATA.fullmatch(tensor):
+        one = Layout(1, int(data[1]), int(data[1]))
+        return one, one
+    if not tensor.isdigit() or not 1 <= int(tensor) <= 1024:
+        return None
+    stages = int(pipeline) if pipeline.isdigit() else 1
+    dealt_to = int(expert) if expert.isdigit() else 1
+    tensors = int(tensor)
+    if (dealt_to > 1 and tensors == dealt_to * dealt_to) or (tensors, dealt_to) == (64, 8):
+        tensors = dealt_to
+    one = _layout(tensors, dealt_to, max(1, stages))
+    return one, one
+
+
+def _layout(tensor: int, expert: int, pipeline: int = 1) -> Layout:
+    tensor = max(1, tensor)
+    if expert <= 1:
+        return Layout(tensor, 1, 1, pipeline)
+    if tensor == 1:
+        return Layout(1, expert, expert, pipeline)
+    return Layout(tensor, tensor, 1, pipeline)

@@ -1,0 +1,96 @@
+"""Measurements as what the cost model asks for: three steps of each configuration, and the tags it is pooled by."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+
+from headway.arithmetic.attends import spans
+from headway.arithmetic.formats import Precision
+from headway.arithmetic.parallelism import Parallelism
+from headway.arithmetic.shape import ModelShape
+from headway.arithmetic.step_shape import StepShape, decode, prefill
+from headway.arithmetic.work import step_work
+from headway.catalog import Catalog, System
+from headway.planner.truth.configuration import cut, formats, room
+from headway.planner.truth.measurement import Measurement
+from headway.planner.truth.models import DRAFTS, measured_shape
+from headway.roofline.serving import Served, joined
+from headway.roofline.terms import Terms, step_terms
+
+MEAN_PLACE = 0.5
+"""Of its output, how far a request has come on the average."""
+
+
+def served(found: Sequence[Measurement], catalog: Catalog) -> Served:
+    """In the order of the measurements. Raises CatalogError or ShapeError for what can not be priced."""
+    groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
+    for i, m in enumerate(found):
+        groups[(m.model, m.system, m.engine, m.weights, m.prefill, m.decode, m.batch, m.apart, m.median_gap)].append(i)
+    parts = [_group([found[i] for i in rows], catalog) for rows in groups.values()]
+    order = np.argsort([i for rows in groups.values() for i in rows])
+    return joined(parts).take(order)
+
+
+def _group(found: Sequence[Measurement], catalog: Catalog) -> Served:
+    """Measurements that differ in lengths, concurrency and metric only."""
+    first = found[0]
+    model, system = measured_shape(catalog, first.model), catalog.system(first.system)
+    p = formats(first, model)
+    prompts_cut, decode_cut = cut(model, first.prefill, p, system), cut(model, first.decode, p, system)
+    prompt, output, requests = (
+        np.array([getattr(m, name) for m in found], np.int64)
+        for name in ("prompt_tokens", "output_tokens", "concurrency")
+    )
+    place = prompt + np.maximum(1, (MEAN_PLACE * output).astype(np.int64))
+    fits = room(model, p, system, decode_cut, place.astype(np.float64))
+    in_flight = np.minimum(requests, fits).astype(np.int64)
+    known, alone, groups = spans(model), first.batch, prompts_cut.data
+    steps = (
+        (decode(known, in_flight, place), decode_cut),
+        (prefill(known, prompt, batch=requests if alone else 1), prompts_cut),
+        (prefill(known, prompt, batch=requests if alone else groups), prompts_cut),
+    )
+    count = len(found)
+    step, prompt_step, prompts_step = (_terms(model, shape, p, c, system) for shape, c in steps)
+    return Served(
+        decode=step,
+        prompt=prompt_step,
+        prompts=prompts_step,
+        prompts_each=np.full(count, 1.0 if alone else float(groups)),
+        in_flight=in_flight.astype(np.float64),
+        waiting=np.zeros(count) if first.apart else (requests - in_flight).astype(np.float64),
+        prompt_tokens=prompt.astype(np.float64),
+        output_tokens=output.astype(np.float64),
+        first=np.array([m.metric == "ttft" for m in found]),
+        alone=np.full(count, alone),
+        unmixed=np.full(count, first.apart or alone or first.median_gap),
+    )
+
+
+def _terms(model: ModelShape, shape: StepShape, p: Precision, c: Parallelism, system: System) -> Terms:
+    return step_terms(step_work(model, shape, p, c, domain=system.scaleup_chips), shape, system, c)
+
+
+def tags(m: Measurement, catalog: Catalog) -> dict[str, str]:
+    mode = "apart" if m.apart else "mixed"
+    chip = catalog.system(m.system).chip.name
+    found = {
+        "engine": m.engine,
+        "chip": chip,
+        "engine and chip": f"{m.engine}, {chip}",
+        "protocol": protocol(m),
+        "mode": mode,
+        "engine and mode": f"{m.engine}, {mode}",
+        "release": m.release.removesuffix(" disagg"),
+    }
+    if m.model in DRAFTS:
+        found["speculation"] = f"{m.release}, {mode}"
+    return found
+
+
+def protocol(m: Measurement) -> str:
+    """Who measured: how requests arrived, and from when to when TTFT is taken."""
+    return m.source.split("(")[0].split(" wip")[0].strip()

@@ -1,0 +1,75 @@
+"""Partial pooling: a coefficient is what all machines share, plus what its engine, its chip and so on differ by.
+
+A difference that few measurements speak for stays near 0, and one that none does is 0: a chip that was never measured
+is predicted from its datasheet and from what all others share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from headway.arithmetic.experts import FloatArray
+from headway.roofline.coefficients import NAMES, PRIORS, STARTS
+
+_STEP = NAMES[:18]
+_FIRST = ("request_s", "queue", "burst")
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """What configurations differ in (a key of their tags), which coefficients it moves, and how far: the standard
+    deviation of a difference, on the scale that the fit works in.
+    """
+
+    name: str
+    moves: tuple[str, ...]
+    deviation: float
+
+
+FACTORS = (
+    Factor("engine", (*_STEP, "mixing", "chunk_tokens", "request_s", "prompt_launch_s"), 0.5),
+    Factor("chip", _STEP, 0.3),
+    Factor("engine and chip", _STEP, 0.2),
+    Factor("protocol", (*_FIRST, "mixing", "waiting", "host_s", "host_sequence_s"), 0.7),
+    Factor("mode", (*_FIRST, "host_s"), 1.0),
+    Factor("engine and mode", _FIRST, 0.7),
+    Factor("release", ("request_s", "host_s"), 0.15),
+    Factor("speculation", ("tokens_per_step",), 1.0),
+)
+"""`protocol`: who measured and how requests arrived; `mode`: prompts mixed in or computed apart; `release`: the
+engine's version; `speculation`: release and mode for models that ship draft layers, since few say whether they ran."""
+Tags = Mapping[str, str]
+"""A configuration's level of each factor; what is left out is a level never seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pooled:
+    """`shared` [J] and, by factor and level, what that level differs by [J], on the scale that the fit works in."""
+
+    shared: FloatArray
+    differences: Mapping[tuple[str, str], FloatArray] = field(default_factory=dict)
+
+    def resolved(self, tags: Sequence[Tags]) -> dict[str, FloatArray]:
+        """[N] by coefficient."""
+        scale = np.tile(self.shared, (len(tags), 1))
+        for row, tag in zip(scale, tags, strict=True):
+            for pair in tag.items():
+                if pair in self.differences:
+                    row += self.differences[pair]
+        return natural(scale)
+
+
+def unfitted() -> Pooled:
+    return Pooled(np.array(STARTS))
+
+
+def natural(scale: FloatArray) -> dict[str, FloatArray]:
+    """[N, J] on the fit's scale -> [N] by coefficient: log odds for shares, logarithms for all else."""
+    bounded = np.clip(scale, -40, 40)
+    return {
+        name: 1 / (1 + np.exp(-bounded[:, j])) if PRIORS[name].share else np.exp(bounded[:, j])
+        for j, name in enumerate(NAMES)
+    }

@@ -1,0 +1,119 @@
+"""Data files are read, named in the catalog's words, and refused in one line where they are wrong."""
+
+from __future__ import annotations
+
+import gzip
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from headway.planner.truth.layout import layouts
+from headway.planner.truth.measurement import DataError, Layout
+from headway.planner.truth.readers import read_data
+
+SAMPLE = Path(__file__).parents[2] / "data" / "measured" / "points.csv"
+RUNS = "model,task,gpu,tp,ep,dp,weights,avg_batch,avg_out_len,median_itl_ms"
+
+
+def test_the_sample_is_read() -> None:
+    data = read_data(SAMPLE)
+    assert data.rows == len(SAMPLE.read_text().splitlines()) - 1
+    assert 0 < data.answered <= data.asked < data.rows
+    models = Counter(m.model for m in data.measurements)
+    assert {"llama-3.1-8b", "qwen3-32b", "gpt-oss-120b", "minimax-m2.5", "deepseek-v3", "glm-5"} <= set(models)
+    assert all(1e-4 < m.value_s < 1000 for m in data.measurements)
+    assert [m.stated for m in data.measurements if m.model == "glm-5"] == [False]
+    assert {m.apart for m in data.measurements if m.model == "deepseek-v3"} == {True}
+    assert all(m.batch == m.source.startswith("Splitwise") for m in data.measurements)
+
+
+def test_milliseconds_and_seconds_are_told_apart() -> None:
+    by_source = {m.source.split()[0]: m.value_s for m in read_data(SAMPLE).measurements if m.metric == "tpot"}
+    assert all(0.001 < seconds < 0.2 for seconds in by_source.values())
+
+
+def test_a_compressed_file_says_the_same(tmp_path: Path) -> None:
+    packed = tmp_path / "points.csv.gz"
+    packed.write_bytes(gzip.compress(SAMPLE.read_bytes()))
+    plain, unpacked = read_data(SAMPLE), read_data(packed)
+    assert unpacked.sha256 == plain.sha256
+    assert len(unpacked.measurements) == len(plain.measurements)
+
+
+def test_what_is_said_twice_counts_once(tmp_path: Path) -> None:
+    lines = SAMPLE.read_text().splitlines()
+    twice = tmp_path / "twice.csv"
+    twice.write_text("\n".join([*lines, *lines[1:]]) + "\n")
+    assert len(read_data(twice).measurements) == len(read_data(SAMPLE).measurements)
+    assert read_data(twice).answered == 2 * read_data(SAMPLE).answered
+
+
+def test_runs_of_the_other_kind(tmp_path: Path) -> None:
+    path = tmp_path / "runs.csv"
+    path.write_text(f"{RUNS}\nQwen/Qwen3-8B,gpqa,H100,1,1,1,bfloat16,8.4,900,7.5\n")
+    (run,) = read_data(path).measurements
+    assert (run.model, run.system, run.engine, run.weights) == ("qwen3-8b", "hgx-h100", "vllm", "bf16")
+    assert (run.concurrency, run.output_tokens, run.value_s) == (8, 900, 0.0075)
+    assert run.median_gap
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda text: text.replace("metric,", "metrics,", 1), "column .* is missing"),
+        (lambda text: text + "one,two\n", "line 61: 16 cells are needed"),
+        (lambda text: text.replace(",ms,", ",weeks,", 1), r"line 2: unit 'weeks' of .* must be one of s, ms"),
+        (lambda text: text.replace(",tpot,", ",tpot,-", 1), r"line 2: value '-[0-9.]+' must be a number above 0"),
+        (lambda text: text.replace(",tpot,", ",tpot,nan", 1), "line 2: value 'nan.*' must be a number above 0"),
+    ],
+)
+def test_a_wrong_file_gets_one_line_with_file_and_row(tmp_path: Path, spoil: object, message: str) -> None:
+    path = tmp_path / "wrong.csv"
+    assert callable(spoil)
+    path.write_text(spoil(SAMPLE.read_text()))
+    with pytest.raises(DataError, match=message) as caught:
+        read_data(path)
+    assert "wrong.csv" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("points.csv.gz", b"not compressed"),
+        ("points.csv", b"\xff\xfe\x00"),
+        ("points.csv.gz", gzip.compress(b"x")[:-5]),
+    ],
+)
+def test_what_is_no_table_is_refused(tmp_path: Path, name: str, content: bytes) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=name.replace(".", r"\.")):
+        read_data(tmp_path / name)
+
+
+def test_a_missing_file_is_named() -> None:
+    with pytest.raises(DataError, match=r"nowhere\.csv: No such file"):
+        read_data(Path("nowhere.csv"))
+
+
+@pytest.mark.parametrize(
+    ("columns", "prompts", "decodes"),
+    [
+        (("8", "1", "1"), Layout(8), Layout(8)),
+        (("8", "8", "1"), Layout(8, 8), Layout(8, 8)),
+        (("64", "8", "1"), Layout(8, 8), Layout(8, 8)),
+        (("16", "4", "1"), Layout(4, 4), Layout(4, 4)),
+        (("2", "4", "1"), Layout(2, 2), Layout(2, 2)),
+        (("1", "8", "1"), Layout(1, 8, 8), Layout(1, 8, 8)),
+        (("DP4", "4", "1"), Layout(1, 4, 4), Layout(1, 4, 4)),
+        (("P4xD8", "P1xD1", "P1xD1"), Layout(4), Layout(8)),
+    ],
+)
+def test_layouts(columns: tuple[str, str, str], prompts: Layout, decodes: Layout) -> None:
+    assert layouts(*columns) == (prompts, decodes)
+
+
+@pytest.mark.parametrize("tensor", ["", "0", "many", "-1", "99999"])
+def test_what_is_no_layout_is_not_guessed(tensor: str) -> None:
+    assert layouts(tensor, "1", "1") is None
