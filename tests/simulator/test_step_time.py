@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -54,7 +56,7 @@ def test_it_is_the_cost_model(name: str, tensor: int) -> None:
     except ShapeError:
         pytest.skip(f"cannot be cut by {tensor}")
     rng = np.random.default_rng(1)
-    for coefficients in (None, FITTED):
+    for coefficients in (None, FITTED, replace(FITTED, overlap=0.25)):
         step_time = StepTime(model, p, cut, SYSTEM, 2048, coefficients)
         for _ in range(4):
             shape = random_step(step_time.spans, rng)
@@ -90,8 +92,6 @@ def test_many_steps_at_once_are_the_same_as_one_by_one(name: str, coefficients: 
 
 @pytest.mark.parametrize("coefficients", [None, FITTED])
 def test_more_bandwidth_or_compute_is_never_slower(coefficients: Coefficients | None) -> None:
-    from dataclasses import replace
-
     model, rng = shape_from_config(CATALOG.config("llama-3.1-8b")), np.random.default_rng(2)
     chip = SYSTEM.chip
     better = (

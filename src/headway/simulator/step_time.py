@@ -75,6 +75,7 @@ class StepTime:
         self._host_gap_s = host_gap_s + (coefficients.host_s if coefficients else 0.0)
         self._host_sequence_s = coefficients.host_sequence_s if coefficients else 0.0
         self._device = replace(coefficients, host_s=0.0, host_sequence_s=0.0) if coefficients else None
+        self._exposed = 1 - coefficients.overlap if coefficients else 0.0
         self._tabulate()
 
     def _tabulate(self) -> None:
@@ -149,6 +150,8 @@ class StepTime:
             op_memory_s = op.moved_bytes(tokens, sequences, sampled, reads, writes) * op.byte_s
             compute_s, memory_s = compute_s + op_compute_s, memory_s + op_memory_s
             busy_s = busy_s + larger(op_compute_s, op_memory_s)
+            if self._exposed:
+                busy_s = busy_s + self._exposed * smaller(op_compute_s, op_memory_s)
         gap_s = self._host_gap_s + self._host_sequence_s * sequences
         if self._overlaps:
             device_s = larger(larger(compute_s, memory_s), network_s)
