@@ -18,6 +18,7 @@ from headway.catalog import system as systems_table
 from headway.catalog import tier as tiers_table
 from headway.catalog.chip import Chip, chip
 from headway.catalog.figure import CatalogError, Figure
+from headway.catalog.machine import is_machine_file, machine_fit, machine_system, read_machine
 from headway.catalog.price import Price, read_prices
 from headway.catalog.published import Published, read_published
 from headway.catalog.system import System, system
@@ -45,9 +46,15 @@ class Catalog:
         return _find(self.chips, name, "chip")
 
     def system(self, name: str) -> System:
+        """One of the catalog, or that of a machine file on disk."""
+        if is_machine_file(name):
+            return machine_system(name, read_machine(Path(name)))
         return _find(self.systems, name, "system")
 
     def calibration(self, chip: str, engine: str) -> Mapping[str, Figure]:
+        """A machine file's chip has its own, whatever the engine."""
+        if is_machine_file(chip):
+            return machine_fit(read_machine(Path(chip)))
         return _find(self.calibrations, f"{chip}/{engine}", "calibration")
 
     def price(self, name: str) -> Price:
