@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import click
@@ -86,8 +87,11 @@ def show_what_if(found: WhatIf, as_json: bool) -> None:
     click.echo(f"  {'mean':14} {'logged':>10} {'simulated':>10} {'changed':>10} {'difference':>10}")
     for name, get in (("TTFT", "ttft_s"), ("TPOT", "tpot_s"), ("end to end", "e2e_s")):
         means = [getattr(run, get).mean for run in (found.logged, found.simulated, found.changed)]
-        shown = [*means, None if None in means else means[2] - means[1]]
-        click.echo(f"  {name:14} " + " ".join(f"{'-' if x is None else _seconds(x):>10}" for x in shown))
+        _compared(name, means, _seconds)
+    for name, unit, field in (("energy", "J", "energy_j"), ("cost", "USD", "cost_usd")):
+        totals = [getattr(run, field) for run in (found.logged, found.simulated, found.changed)]
+        if totals[2] is not None:
+            _compared(f"{name}, total", totals, partial(_amount, unit=unit))
     worst = sorted(found.differences, key=lambda d: -abs(d.e2e_s))[:MOST_SHOWN]
     click.echo("  most changed, end to end: " + ", ".join(f"{d.id} {_seconds(d.e2e_s)}" for d in worst))
     click.echo(f"  step times are fitted to the log and off by {found.fit_median_error:.1%} (median);")
@@ -96,6 +100,17 @@ def show_what_if(found: WhatIf, as_json: bool) -> None:
 
 def _line(name: str, text: str) -> None:
     click.echo(f"  {name:14} {text}")
+
+
+def _compared(name: str, values: list[float | None], shown: Callable[[float], str]) -> None:
+    """Logged, simulated, changed, and the difference of the last two."""
+    _, before, after = values
+    difference = None if before is None or after is None else after - before
+    click.echo(f"  {name:14} " + " ".join(f"{'-' if x is None else shown(x):>10}" for x in (*values, difference)))
+
+
+def _amount(value: float, unit: str) -> str:
+    return f"{value:.3g} {unit}"
 
 
 def _quantiles(name: str, q: Quantiles) -> None:

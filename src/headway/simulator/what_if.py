@@ -23,11 +23,13 @@ from headway.simulator.executor import Timer
 from headway.simulator.fleet import Fleet, FleetConfig
 from headway.simulator.record import Record
 from headway.simulator.recorded import LoggedStep, RecordedTimer, pairs_of
-from headway.simulator.results import Quantiles, quantiles
+from headway.simulator.results import Price, Quantiles, quantiles
 from headway.simulator.router import RoundRobin
 from headway.workload.call import Workload, WorkloadError, start_s
 from headway.workload.lines import read_lines
 from headway.workload.step_log_trace import read_step_log
+
+UNKNOWN = Price(None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,17 +41,23 @@ class Run:
     e2e_s: Quantiles
     service_s: float
     """Device and host time of all their shares."""
+    energy_j: float | None
+    """Of that time, all chips at their power limit; None: not known for this run's system."""
+    cost_usd: float | None
+    """Of that time, of all chips."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Of one request, changed less as it was (both in simulation)."""
+    """Of one request, changed less as it was (both in simulation). None: not known for both systems."""
 
     id: str
     ttft_s: float
     tpot_s: float
     e2e_s: float
     service_s: float
+    energy_j: float | None
+    cost_usd: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +83,15 @@ class Logged:
     """From there to where the log has them."""
 
 
-def what_if(path: Path, changes: dict[str, str], system: Callable[[str, int], Timer]) -> WhatIf:
+def what_if(
+    path: Path,
+    changes: dict[str, str],
+    system: Callable[[str, int], Timer],
+    before: Price = UNKNOWN,
+    after: Price = UNKNOWN,
+) -> WhatIf:
     """`changes`: see CHANGES; `system` gives the step times of a system, by its name, for steps of so many tokens.
+    `before` and `after`: power and rent of all chips that were logged, and of those of the changed run.
 
     Raises StepLogError if the log does not replay, WorkloadError for a change that is not known or a log too short.
     """
@@ -103,10 +118,10 @@ def what_if(path: Path, changes: dict[str, str], system: Callable[[str, int], Ti
         requests=len(whole),
         fit_median_error=recorded.median_error,
         changes=changes,
-        logged=_of(logged.receipts, whole),
-        simulated=_of(simulated, whole),
-        changed=_of(other, whole),
-        differences=tuple(_difference(id, before, after) for id, before, after in pairs),
+        logged=_of(logged.receipts, whole, before),
+        simulated=_of(simulated, whole, before),
+        changed=_of(other, whole, after),
+        differences=tuple(_difference(id, was, becomes, before, after) for id, was, becomes in pairs),
     )
 
 
@@ -171,28 +186,42 @@ def _whole(id: str, receipt: Receipt, *runs: dict[str, Receipt]) -> bool:
     return receipt.tokens_generated > 0 and all(id in run for run in runs)
 
 
-def _of(receipts: dict[str, Receipt], ids: list[str]) -> Run:
+def _of(receipts: dict[str, Receipt], ids: list[str], price: Price) -> Run:
     chosen = [receipts[id] for id in ids]
+    service_s = sum(_service_s(r) for r in chosen)
     return Run(
         ttft_s=quantiles((r.ttft_ns for r in chosen), 1e-9),
         tpot_s=quantiles((r.tpot_ns for r in chosen if r.tokens_generated > 1), 1e-9),
         e2e_s=quantiles((r.ttft_ns + r.decode_ns for r in chosen), 1e-9),
-        service_s=sum(r.device_share_ns + r.host_share_ns for r in chosen) / 1e9,
+        service_s=service_s,
+        energy_j=_times(service_s, price.power_w),
+        cost_usd=_times(service_s / 3600, price.usd_per_hour),
     )
 
 
-def _difference(id: str, before: Receipt, after: Receipt) -> Difference:
+def _difference(id: str, was: Receipt, becomes: Receipt, before: Price, after: Price) -> Difference:
+    was_s, becomes_s = _service_s(was), _service_s(becomes)
     return Difference(
         id,
-        ttft_s=(after.ttft_ns - before.ttft_ns) / 1e9,
-        tpot_s=(after.tpot_ns - before.tpot_ns) / 1e9,
-        e2e_s=(after.ttft_ns + after.decode_ns - before.ttft_ns - before.decode_ns) / 1e9,
-        service_s=(_service_ns(after) - _service_ns(before)) / 1e9,
+        ttft_s=(becomes.ttft_ns - was.ttft_ns) / 1e9,
+        tpot_s=(becomes.tpot_ns - was.tpot_ns) / 1e9,
+        e2e_s=(becomes.ttft_ns + becomes.decode_ns - was.ttft_ns - was.decode_ns) / 1e9,
+        service_s=becomes_s - was_s,
+        energy_j=_less(_times(becomes_s, after.power_w), _times(was_s, before.power_w)),
+        cost_usd=_less(_times(becomes_s / 3600, after.usd_per_hour), _times(was_s / 3600, before.usd_per_hour)),
     )
 
 
-def _service_ns(receipt: Receipt) -> int:
-    return receipt.device_share_ns + receipt.host_share_ns
+def _service_s(receipt: Receipt) -> float:
+    return (receipt.device_share_ns + receipt.host_share_ns) / 1e9
+
+
+def _times(amount: float, rate: float | None) -> float | None:
+    return None if rate is None else amount * rate
+
+
+def _less(after: float | None, before: float | None) -> float | None:
+    return None if after is None or before is None else after - before
 
 
 # Changes
