@@ -17,6 +17,7 @@ from headway.scheduler.request import Request
 from headway.scheduler.scheduler import Scheduler
 from headway.scheduler.step_log import Header, Recorder
 from headway.simulator.recorded import LoggedStep, RecordedTimer
+from headway.simulator.results import Price
 from headway.simulator.what_if import changed, parse_changes, read_logged, what_if
 from headway.workload.call import WorkloadError
 
@@ -117,7 +118,21 @@ def test_the_predicted_difference_is_the_measured_one(tmp_path: Path, changes: s
 
 def test_no_change_is_no_difference(tmp_path: Path) -> None:
     found = what_if(logged(tmp_path), {"batching": "continuous"}, no_system)
+    assert {d.energy_j for d in found.differences} == {None}
     assert {(d.ttft_s, d.tpot_s, d.e2e_s, d.service_s) for d in found.differences} == {(0, 0, 0, 0)}
+
+
+def test_joules_and_dollars_go_by_the_time_of_each_system(tmp_path: Path) -> None:
+    before, after = Price(100.0, 3.6), Price(50.0, None)
+    found = what_if(logged(tmp_path), {"chunk": "16"}, no_system, before, after)
+    for run in (found.logged, found.simulated):
+        assert run.energy_j == pytest.approx(100 * run.service_s)
+        assert run.cost_usd == pytest.approx(run.service_s / 1000)
+    assert found.changed.energy_j == pytest.approx(50 * found.changed.service_s)
+    assert found.changed.cost_usd is None
+    assert {d.cost_usd for d in found.differences} == {None}
+    total_j = sum(d.energy_j or 0.0 for d in found.differences)
+    assert total_j == pytest.approx(50 * found.changed.service_s - 100 * found.simulated.service_s)
 
 
 def test_changes_as_text() -> None:
@@ -140,6 +155,8 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     found = json.loads(result.output)
     assert found["changed"]["tpot_s"]["mean"] < found["simulated"]["tpot_s"]["mean"]
     assert len(found["differences"]) == found["requests"] == 40
+    assert found["logged"]["energy_j"] is None
+    assert found["changed"]["energy_j"] == pytest.approx(700 * found["changed"]["service_s"])
     text = CliRunner().invoke(simulate, ["--replay", path, "--with", "chunk=16"]).output
     assert "40 requests" in text
     assert "TTFT" in text

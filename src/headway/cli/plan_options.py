@@ -50,7 +50,7 @@ CATALOG = option(
     "--catalog", "overlays", multiple=True, type=click.Path(path_type=Path), help="Directory of own facts."
 )
 JSON = option("--json", "as_json", is_flag=True, help="SI units, named in the keys.")
-SYSTEM = option("--system", default="hgx-h100", help="Chips and links, by name.")
+SYSTEM = option("--system", default="hgx-h100", help="Chips and links, by name, or a file of headway calibrate.")
 ENGINE = option("--engine", default="vllm", help="Whose fit is shown beside the floor, if there is one.")
 
 _MODEL = (
@@ -131,8 +131,11 @@ def fit_for(catalog: Catalog, chip: str, engine: str) -> Calibration | None:
     measured.
     """
     from headway.catalog.calibration import nearest
+    from headway.catalog.machine import is_machine_file
     from headway.roofline import calibration
 
+    if is_machine_file(chip):
+        return calibration(catalog.calibration(chip, engine))
     found = nearest(catalog.calibrations, chip, engine)
     if found is None:
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from headway.cli.bench import bench, report
+from headway.cli.calibrate import calibrate
 from headway.cli.one_line import OneLineGroup
 from headway.cli.plan import plan
 from headway.cli.serve import serve
@@ -20,5 +21,5 @@ def main(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for command in (serve, simulate, plan, bench, report):
+for command in (serve, simulate, calibrate, plan, bench, report):
     main.add_command(command)

@@ -10,12 +10,13 @@ import click
 
 from headway.cli.one_line import INTERRUPTED
 from headway.cli.quantities import Seconds
+from headway.cli.simulate_machine import cost_model, given_options, with_machine
 from headway.cli.workload_options import WorkloadChoice, workload_options
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from headway.simulator.results import Slo
+    from headway.simulator.results import Price, Slo
     from headway.simulator.simulation import Setup, Sink
     from headway.simulator.step_time import StepTime
     from headway.workload.call import Workload
@@ -30,7 +31,7 @@ RATE = click.FloatRange(0, 1e9, min_open=True)
 @click.option("--concurrency", type=COUNT, help="Closed loop: so many sessions at a time.")
 @click.option("--speed", type=RATE, default=1.0, show_default=True, help="Arrivals come so many times as fast.")
 @click.option("--model", default="llama-3.1-8b", show_default=True, help="A model of the catalog, or a config.json.")
-@click.option("--system", default="hgx-h100", show_default=True, help="Chips and links, by name.")
+@click.option("--system", default="hgx-h100", show_default=True, help="By name, or a file of headway calibrate.")
 @click.option("--replicas", type=click.IntRange(1, 4096), default=1, show_default=True)
 @click.option("--router", default="round-robin", show_default=True, help="round-robin, least-work, session, prefix.")
 @click.option("--tensor", type=click.IntRange(1, 4096), default=1, show_default=True, help="Chips a replica.")
@@ -70,6 +71,7 @@ def simulate(**options: Any) -> None:
     from headway.workload.call import WorkloadError
 
     try:
+        options["given"] = given_options()
         if options["changes"] is not None and options["replay"] is None:
             raise click.UsageError("--with needs --replay LOG")
         if options["replay"] is not None:
@@ -85,7 +87,7 @@ def simulate(**options: Any) -> None:
 def _replay(options: dict[str, Any]) -> None:
     from headway.cli.simulate_text import show_replay, show_what_if
     from headway.simulator.replay import replay
-    from headway.simulator.what_if import parse_changes, what_if
+    from headway.simulator.what_if import UNKNOWN, parse_changes, what_if
 
     if options["changes"] is None:
         show_replay(replay(options["replay"]), options["as_json"])
@@ -93,9 +95,21 @@ def _replay(options: dict[str, Any]) -> None:
     changes = parse_changes(options["changes"])
 
     def on_system(name: str, max_step_tokens: int) -> StepTime:
-        return _setup(options | {"system": name, "chunk": max_step_tokens}).step_time()
+        return _setup(with_machine(options | {"system": name}) | {"chunk": max_step_tokens}).step_time()
 
-    show_what_if(what_if(options["replay"], changes, on_system), options["as_json"])
+    before = _price(options) if "system" in options["given"] else UNKNOWN
+    after = _price(options | {"system": changes["system"]}) if "system" in changes else before
+    show_what_if(what_if(options["replay"], changes, on_system, before, after), options["as_json"])
+
+
+def _price(options: dict[str, Any]) -> Price:
+    """Of all chips of a replica."""
+    from headway.simulator.results import Price
+
+    setup = _setup(with_machine(options))
+    each, chips = setup.price, setup.cut.chips
+    watts, usd = each.power_w, each.usd_per_hour
+    return Price(None if watts is None else watts * chips, None if usd is None else usd * chips)
 
 
 def _simulate(options: dict[str, Any]) -> None:
@@ -104,6 +118,7 @@ def _simulate(options: dict[str, Any]) -> None:
     from headway.cli.simulate_text import progress, show_summary
     from headway.simulator.simulation import simulate as run
 
+    options = with_machine(options)
     setup, seed = _setup(options), options["seed"]
     workload = _workload(options, setup)
     table: AbstractContextManager[Sink | None]
@@ -123,7 +138,7 @@ def _simulate(options: dict[str, Any]) -> None:
         "chips": setup.cut.chips * setup.num_replicas,
         "replicas": setup.num_replicas,
         "router": setup.router,
-        "cost_model": f"calibrated to {options['calibrated']}" if options["calibrated"] else "floor",
+        "cost_model": cost_model(options, setup),
         "seed": seed,
         "concurrency": options["concurrency"],
         "rate_per_s": options["rate"],
@@ -143,12 +158,13 @@ def _setup(options: dict[str, Any]) -> Setup:
 
     catalog = load_catalog(options["overlays"])
     system, engine = catalog.system(options["system"]), options["calibrated"]
+    fitted = engine or options.get("machine") is not None
     return Setup(
-        model=shape_from_config(catalog.config(options["model"])),
+        model=shape_from_config(options.get("config") or catalog.config(options["model"])),
         system=system,
         precision=precision(options["weights"], options["kv"], options["experts"]),
         cut=Parallelism(tensor=options["tensor"], expert=options["expert"]),
-        calibration=catalog.calibration(system.chip.name, engine) if engine else None,
+        calibration=catalog.calibration(system.chip.name, engine or "") if fitted else None,
         host_gap_s=options["host_gap"],
         num_replicas=options["replicas"],
         router=options["router"],

@@ -1,0 +1,65 @@
+"""A machine file in place of a system: what it was measured with is the default of everything that is not asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+if TYPE_CHECKING:
+    from headway.catalog.machine import MachineFile
+    from headway.simulator.simulation import Setup
+
+
+def given_options() -> frozenset[str]:
+    """Names of the options that stand on the command line."""
+    context = click.get_current_context()
+    return frozenset(
+        name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    )
+
+
+def with_machine(options: dict[str, Any]) -> dict[str, Any]:
+    """Options, with the defaults of the machine file if `--system` names one. Raises CatalogError."""
+    from headway.catalog import CatalogError
+    from headway.catalog.machine import is_machine_file, read_machine
+
+    if not is_machine_file(options["system"]):
+        return options
+    if options["calibrated"]:
+        raise CatalogError(f"--calibrated does not go with {options['system']}, which has a fit of its own")
+    machine = read_machine(Path(options["system"]))
+    given: frozenset[str] = options["given"]
+    own = {"weights": machine.number_format, "kv": machine.number_format} | _served(machine, given)
+    if "model" not in given:
+        own |= {"model": machine.model, "config": machine.config}
+    return options | {"machine": machine} | {name: value for name, value in own.items() if name not in given}
+
+
+def _served(machine: MachineFile, given: frozenset[str]) -> dict[str, Any]:
+    """A step's limits hold for any model there; the number of blocks and the context for this one as stored."""
+    served = machine.served
+    own = {"block_size": served.block_size, "max_running": served.max_running, "chunk": served.max_step_tokens}
+    if given.isdisjoint(("model", "weights", "kv", "block_size")):
+        own |= {"num_blocks": served.num_blocks, "context": served.max_context}
+    return own
+
+
+def cost_model(options: dict[str, Any], setup: Setup) -> str:
+    """Where step times come from, in words."""
+    machine: MachineFile | None = options.get("machine")
+    if machine is None:
+        return f"calibrated to {options['calibrated']}" if options["calibrated"] else "floor"
+    error = f"off by {machine.held_out_median_error:.0%} (median) where held out"
+    measured = f"measured on {machine.date} with {machine.model} in {machine.dtype}, {error}"
+    return measured if _measured_so(machine, setup) else f"{measured}; EXTRAPOLATED to another model or number format"
+
+
+def _measured_so(machine: MachineFile, setup: Setup) -> bool:
+    from headway.arithmetic.formats import precision
+    from headway.arithmetic.hf_config import shape_from_config
+
+    same = precision(machine.number_format, machine.number_format)
+    return shape_from_config(machine.config) == setup.model and setup.precision == same
