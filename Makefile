@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
 ARGS ?=
 
-.PHONY: serve test format install
+.PHONY: serve test format install install-dev
 
 serve: $(VENV)/installed
 	exec $(BIN)/headway serve $(ARGS)
@@ -25,6 +25,8 @@ format: $(VENV)/installed-dev
 
 install: $(VENV)/installed
 
+install-dev: $(VENV)/installed-dev
+
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -37,5 +39,6 @@ $(VENV)/installed: pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@
 
 $(VENV)/installed-dev: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing Headway and what its tests need into $(VENV): this takes a few minutes the first time"
 	$(PIP) -e '.[dev]'
 	@touch $@ $(VENV)/installed

@@ -236,6 +236,13 @@ def test_a_killed_engine_costs_a_stream_nothing_and_both_step_logs_replay(tiny_m
         assert steps > 0
 
 
+def test_a_step_log_is_never_overwritten(capfd: pytest.CaptureFixture[str], tiny_model: Path, tmp_path: Path) -> None:
+    log = tmp_path / "steps.jsonl"
+    log.write_text("precious")
+    assert_one_line(capfd, "steps.jsonl can't be written: File exists", tiny_model, "--port", "0", "--step-log", log)
+    assert log.read_text() == "precious"
+
+
 def test_sigterm_lets_a_stream_finish_and_leaves_no_engine(tiny_model: Path) -> None:
     with serving(tiny_model) as served:
         engine_pid = served.engine_pid

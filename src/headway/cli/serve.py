@@ -43,7 +43,12 @@ COUNT = click.IntRange(min=1)
 @click.option("--max-queued-tokens", type=COUNT, default=4_000_000, help="Beyond it: 503.")
 @click.option("--drain-s", type=Seconds(), default=30.0, help="What open requests get when the server is stopped.")
 @click.option("--stall-s", type=Seconds(), default=60.0, help="An engine silent for so long is restarted.")
-@click.option("--step-log", type=click.Path(dir_okay=False, writable=True, path_type=Path), help="Log every decision.")
+@click.option(
+    "--step-log",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    help="Log every decision in a new FILE.",
+)
 def serve(**options: Any) -> None:
     """Serve MODEL over the OpenAI API.
 

@@ -12,9 +12,9 @@ class StepLogFile:
     """
 
     def __init__(self, path: Path, life: int) -> None:
-        """Raises OSError when the file can't be created."""
+        """Raises OSError when the file can't be created, or is there already and not of an earlier life."""
         self.path = path.with_name(f"{path.name}.{life}") if life else path
-        self._file = self.path.open("wb", buffering=0)
+        self._file = self.path.open("wb" if life else "xb", buffering=0)
 
     def write(self, line: bytes) -> None:
         if self._file.closed:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from headway.scheduler.request import FinishReason
 from headway.server import protocol_chat as chat
@@ -32,11 +33,12 @@ class Answer(Protocol):
 
 
 class ChatAnswer:
-    def __init__(self, id: str, created: int, model: str, logprobs: bool) -> None:
+    def __init__(self, id: str, created: int, model: str, logprobs: bool, includes_usage: bool) -> None:
         self._id = f"chatcmpl-{id}"
         self._created = created
         self._model = model
         self._logprobs = logprobs
+        self._no_usage = None if includes_usage else UNSET
 
     def opening(self, index: int) -> list[bytes]:
         return [self._chunk(chat.ChatChunkChoice(index, chat.AnswerDelta(role="assistant", content="")))]
@@ -65,9 +67,9 @@ class ChatAnswer:
         )
 
     def _chunk(self, choice: chat.ChatChunkChoice) -> bytes:
-        return self._encode([choice], None)
+        return self._encode([choice], self._no_usage)
 
-    def _encode(self, choices: list[chat.ChatChunkChoice], usage: Usage | None) -> bytes:
+    def _encode(self, choices: list[chat.ChatChunkChoice], usage: Usage | UnsetType | None) -> bytes:
         return msgspec.json.encode(
             chat.ChatChunk(id=self._id, created=self._created, model=self._model, choices=choices, usage=usage)
         )
@@ -77,11 +79,12 @@ class ChatAnswer:
 
 
 class CompletionAnswer:
-    def __init__(self, id: str, created: int, model: str, logprobs: int | None) -> None:
+    def __init__(self, id: str, created: int, model: str, logprobs: int | None, includes_usage: bool) -> None:
         self._id = f"cmpl-{id}"
         self._created = created
         self._model = model
         self._logprobs = logprobs
+        self._no_usage = None if includes_usage else UNSET
 
     def opening(self, index: int) -> list[bytes]:  # noqa: ARG002
         return []
@@ -89,7 +92,7 @@ class CompletionAnswer:
     def chunks(self, piece: Piece) -> list[bytes]:
         scores = self._scores(piece.tokens) if piece.tokens else None
         choice = completions.CompletionChoice(piece.index, piece.text, scores, piece.finish_reason, piece.stop_reason)
-        return [self._encode([choice], None)]
+        return [self._encode([choice], self._no_usage)]
 
     def usage(self, usage: Usage) -> bytes:
         return self._encode([], usage)
@@ -101,7 +104,7 @@ class CompletionAnswer:
             choices.append(completions.CompletionChoice(index, text, self._scores(tokens), reason, stop_reason))
         return self._encode(choices, usage)
 
-    def _encode(self, choices: list[completions.CompletionChoice], usage: Usage | None) -> bytes:
+    def _encode(self, choices: list[completions.CompletionChoice], usage: Usage | UnsetType | None) -> bytes:
         return msgspec.json.encode(
             completions.Completion(id=self._id, created=self._created, model=self._model, choices=choices, usage=usage)
         )

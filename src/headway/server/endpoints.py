@@ -61,7 +61,9 @@ class Endpoints:
             raise invalid("`max_tokens`: 0 is only allowed with `echo`", "max_tokens")
         prompts = await connection.while_connected(request.receive, self._model.prompts.completions(asked))
         wanted = Wanted(asked.max_tokens, DEFAULT_MAX_TOKENS, asked.logprobs, bool(asked.echo))
-        answer = CompletionAnswer(_id(request), int(time.time()), self._settings.model, asked.logprobs)
+        answer = CompletionAnswer(
+            _id(request), int(time.time()), self._settings.model, asked.logprobs, asked.includes_usage
+        )
         return await self._answer(request, asked, wanted, prompts, answer)
 
     async def chat(self, request: Request) -> Response:
@@ -69,7 +71,9 @@ class Endpoints:
         wanted = _chat_wanted(asked)
         prompting = self._model.prompts.chat(asked.messages, asked.add_generation_prompt is not False)
         prompt = await connection.while_connected(request.receive, prompting)
-        answer = ChatAnswer(_id(request), int(time.time()), self._settings.model, bool(asked.logprobs))
+        answer = ChatAnswer(
+            _id(request), int(time.time()), self._settings.model, bool(asked.logprobs), asked.includes_usage
+        )
         return await self._answer(request, asked, wanted, [prompt], answer)
 
     async def tokenize(self, request: Request) -> Response:

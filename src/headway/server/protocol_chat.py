@@ -100,4 +100,5 @@ class ChatChunk(msgspec.Struct, frozen=True, kw_only=True):
     created: int
     model: str
     choices: list[ChatChunkChoice]
-    usage: Usage | None = None
+    usage: Usage | UnsetType | None = UNSET
+    """Null until the last chunk, where the stream was asked to include it; else left out."""
