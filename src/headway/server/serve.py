@@ -7,8 +7,9 @@ import logging
 import resource
 import signal
 import socket
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 import uvicorn
@@ -53,12 +54,20 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._app.inflight.drain()
+        self._say_who_is_left()
         cut = asyncio.get_running_loop().call_later(self._drain_s, self._app.inflight.cut)
         try:
             await super().shutdown(sockets)
         finally:
             cut.cancel()
             self._app.close()
+
+    def _say_who_is_left(self) -> None:
+        count = self._app.inflight.count
+        if count:
+            requests = "1 request gets" if count == 1 else f"{count} requests get"
+            with suppress(OSError):
+                print(f"Stopping: {requests} up to {self._drain_s:g} s; Ctrl-C again stops at once", file=sys.stderr)
 
 
 def _within_descriptors(limits: Limits) -> tuple[Limits, int]:
