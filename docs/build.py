@@ -37,7 +37,7 @@ def built(text: str) -> str:
 @cache
 def _run(command: str) -> str:
     """Raises SystemExit if the command fails: a page shows what works."""
-    result = CliRunner().invoke(main, shlex.split(command)[1:])
+    result = CliRunner().invoke(main, shlex.split(command)[1:], prog_name="headway")
     if result.exit_code:
         raise SystemExit(f"{command}: {result.output}")
     return "\n".join(line.rstrip() for line in result.stdout.splitlines()) + "\n"
