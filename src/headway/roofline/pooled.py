@@ -15,6 +15,8 @@ from headway.arithmetic.experts import FloatArray
 from headway.roofline.coefficients import NAMES, PRIORS, STARTS
 
 _STEP = NAMES[:18]
+_LAUNCHED = ("launch_s", "round_s", "host_s", "host_sequence_s", "prompt_launch_s")
+"""What an engine's software decides the most: captured graphs or kernels one by one, overlapped scheduling or not."""
 _FIRST = ("request_s", "queue", "burst")
 
 
@@ -30,7 +32,8 @@ class Factor:
 
 
 FACTORS = (
-    Factor("engine", (*_STEP, "mixing", "chunk_tokens", "request_s", "prompt_launch_s"), 0.5),
+    Factor("engine", (*(name for name in _STEP if name not in _LAUNCHED), "mixing", "chunk_tokens", "request_s"), 0.4),
+    Factor("engine", _LAUNCHED, 1.0),
     Factor("chip", _STEP, 0.3),
     Factor("engine and chip", _STEP, 0.2),
     Factor("protocol", (*_FIRST, "mixing", "waiting", "host_s", "host_sequence_s"), 0.7),
