@@ -14,7 +14,7 @@ from headway.roofline.pooled import Pooled
 
 HELD_MODELS = ("gpt-oss-120b", "qwen3-32b")
 HELD_SYSTEM = "hgx-h200"
-"""One mixture and one dense model and one chip, held out together. Chosen before any held-out error was computed."""
+"""One mixture, one dense model and one chip, held out together. Not blind: see docs/calibration.md."""
 COVERAGE = 0.9
 ENOUGH = 30
 """Measurements that a quantile of a group's errors needs; with fewer it is that of all groups, and wider."""
