@@ -56,7 +56,7 @@ def test_it_is_the_cost_model(name: str, tensor: int) -> None:
     except ShapeError:
         pytest.skip(f"cannot be cut by {tensor}")
     rng = np.random.default_rng(1)
-    for coefficients in (None, FITTED, replace(FITTED, overlap=0.25)):
+    for coefficients in (None, FITTED, replace(FITTED, overlap=0.25, host_beside=0.75)):
         step_time = StepTime(model, p, cut, SYSTEM, 2048, coefficients)
         for _ in range(4):
             shape = random_step(step_time.spans, rng)
@@ -71,7 +71,7 @@ def test_it_is_the_cost_model(name: str, tensor: int) -> None:
             assert BOUNDS[step.bound] == cost.bound[0]
 
 
-@pytest.mark.parametrize("coefficients", [None, FITTED])
+@pytest.mark.parametrize("coefficients", [None, FITTED, replace(FITTED, host_beside=1.0)])
 @pytest.mark.parametrize("name", ["llama-3.1-8b", "gemma-3-27b", "deepseek-v3", "qwen3-next-80b-a3b"])
 def test_many_steps_at_once_are_the_same_as_one_by_one(name: str, coefficients: Coefficients | None) -> None:
     step_time = StepTime(

@@ -76,6 +76,7 @@ class StepTime:
         self._host_sequence_s = coefficients.host_sequence_s if coefficients else 0.0
         self._device = replace(coefficients, host_s=0.0, host_sequence_s=0.0) if coefficients else None
         self._exposed = 1 - coefficients.overlap if coefficients else 0.0
+        self._beside = coefficients.host_beside if coefficients else 0.0
         self._tabulate()
 
     def _tabulate(self) -> None:
@@ -142,7 +143,9 @@ class StepTime:
         larger: Any,
         smaller: Any,
     ) -> tuple[Any, float, tuple[Any, ...]]:
-        """Device time, host time, and how long each of BOUNDS is busy; seconds."""
+        """Device time, host time, and how long each of BOUNDS is busy; seconds. Where the host works beside the device,
+        the device's time is what it adds to the host's.
+        """
         compute_s, memory_s = self._compute_s[tokens], self._memory_s[tokens]
         busy_s, network_s = self._busy_s[tokens], self._network_s[tokens]
         for op in self._varying:
@@ -157,4 +160,6 @@ class StepTime:
             device_s = larger(larger(compute_s, memory_s), network_s)
         else:
             device_s = busy_s + network_s + self._launch_s
+        if self._beside:
+            device_s = self._beside * (np.hypot(device_s, gap_s) - gap_s) + (1 - self._beside) * device_s
         return device_s, gap_s, (compute_s, memory_s, network_s, self._launch_s + gap_s)
