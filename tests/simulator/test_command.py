@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
+from headway.cli.si import plain, si
 from headway.cli.simulate import simulate
 from headway.simulator import simulation
 from headway.simulator.record import COLUMNS
@@ -63,6 +64,33 @@ def test_generated_workloads_and_seeds() -> None:
     assert agents["finished"] == agents["calls"] >= 20
 
 
+def test_goodput_is_told_only_against_an_slo() -> None:
+    few = ("--requests", "5")
+    assert not [key for key in answer(*few) if key.startswith("goodput")]
+    assert "no SLO given" in called(*few).output
+    assert answer(*few, "--slo-ttft", "0.5") == answer(*few, "--slo-ttft", "500ms")
+    assert answer(*few, "--slo-ttft", "500ms")["goodput_share"] == 1
+    assert answer(*few, "--slo-ttft", "1 ms")["goodput_share"] == 0
+
+
+def test_a_refusal_says_what_did_not_fit() -> None:
+    text = called("--requests", "3", "--context", "500").output
+    assert "3 refused (never fits)" in text
+    assert "never fits, the first: 5" in text
+    assert "over the context of 500" in text
+
+
+def test_quantities_have_three_digits_and_a_prefix() -> None:
+    assert [si(v, "s", 3) for v in (0.00003964, 0.9996, 999.6, 0.0)] == ["39.6 µs", "1 s", "1 ks", "0 s"]
+    assert si(1.033e7, "J", 3) == "10.3 MJ"
+    assert [plain(v, "USD") for v in (7.907e5, 1.5, 0.00123, 2.88e-4)] == [
+        "791,000 USD",
+        "1.5 USD",
+        "0.00123 USD",
+        "288 µUSD",
+    ]
+
+
 def test_a_calibrated_step_is_slower_than_the_floor() -> None:
     floor = answer(*AZURE, "--requests", "30")
     fitted = answer(*AZURE, "--requests", "30", "--calibrated", "vllm")
@@ -75,8 +103,9 @@ def test_static_batching_and_reservation_are_heard() -> None:
     continuous, static = (answer(*many, "--batching", kind) for kind in ("continuous", "static"))
     assert static["duration_s"] > 1.2 * continuous["duration_s"]
     few_blocks = ("--requests", "40", "--rate", "1000", "--num-blocks", "300", "--max-output", "2000")
-    on_demand, reserved = (answer(*few_blocks, "--reservation", kind) for kind in ("demand", "worst_case"))
+    on_demand, reserved = (answer(*few_blocks, "--reservation", kind) for kind in ("demand", "worst-case"))
     assert reserved["preemptions"] == 0
+    assert reserved == answer(*few_blocks, "--reservation", "worst_case")
     assert reserved["queue_s"]["mean"] > on_demand["queue_s"]["mean"]
 
 
@@ -96,20 +125,25 @@ def test_the_table_adds_up_to_the_summary(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--trace", "/nowhere"), "/nowhere:1: No such file"),
+        (("--trace", "/nowhere"), "/nowhere: No such file"),
         (("--model", "nope"), "model 'nope' is not known; near:"),
         (("--system", "nope"), "system 'nope' is not known"),
         (("--model", "deepseek-v3"), "no room for a KV block"),
         (("--router", "nope"), "router must be one of round-robin"),
-        (("--block-size", "48"), "block_size must be a power of two"),
-        (("--chunk", "8"), "max_step_tokens (8) must be at least max_running (256)"),
+        (("--block-size", "48"), "--block-size must be a power of two"),
+        (("--chunk", "8"), "--chunk (8) must be at least --max-running (256)"),
         (("--tensor", "3"), "tensor parallelism 3 does not divide 32 heads"),
         (("--calibrated", "nope"), "calibration 'h100-sxm/nope' is not known"),
         (("--input-tokens", "-1"), "lengths '-1' are not understood"),
         (("--weights", "fp3"), "number format 'fp3' is not known"),
         (("--rate", "nan"), "rate"),
-        (("--host-gap", "nan"), "host_gap_s must be a time"),
+        (("--host-gap", "nan"), "--host-gap must be a time"),
         (("--speed", "nan"), "speed"),
+        (("--rate", "1", "--concurrency", "2"), "choose one: --rate (open loop) or --concurrency"),
+        ((*AZURE, "--rate", "1"), "choose one: --rate, or --trace"),
+        ((*AZURE, "--agents", "tracelab"), "choose one: --trace FILE or --agents PRESET"),
+        (("--slo-ttft", "0ms"), "slo-ttft"),
+        (("--slo-ttft", "5m"), "slo-ttft"),
     ],
 )
 def test_a_mistake_gets_one_line(arguments: tuple[str, ...], message: str, tmp_path: Path) -> None:
@@ -169,6 +203,32 @@ def test_a_log_is_replayed_and_a_changed_one_is_not(tmp_path: Path) -> None:
     result = called("--replay", str(path))
     assert result.exit_code == 1
     assert f"line {line + 1}: plan differs" in result.output
+
+
+def test_a_log_that_breaks_off_is_replayed_up_to_there(tmp_path: Path) -> None:
+    log, path = real_log(), tmp_path / "steps.jsonl"
+    path.write_bytes(b"".join(log)[:-9])
+    found = json.loads(called("--replay", str(path), "--json").output)
+    assert found["cut_line"] == len(log)
+    assert found["steps"] > 10
+    assert f"line {len(log)}, the log's last, breaks off" in called("--replay", str(path)).output
+    path.write_bytes(b"".join([*log[:5], log[5][:-9] + b"\n", *log[6:]]))
+    assert "line 6: " in called("--replay", str(path)).output, "a torn line amid others is a mistake"
+
+
+def test_a_replay_refuses_what_it_does_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "steps.jsonl"
+    path.write_bytes(b"".join(real_log()))
+    for options, unread in (
+        (("--rate", "1", "--requests", "5"), "--rate, --requests"),
+        (("--replicas", "2"), "--replicas"),
+        (("--system", "hgx-h100"), "--system"),
+        (("--with", "chunk=64", "--model", "llama-3.1-8b"), "--model"),
+        (("--with", "system=hgx-h100", "--kv", "fp8", "--chunk", "64"), "--chunk"),
+    ):
+        result = called("--replay", str(path), *options)
+        assert result.exit_code == 2
+        assert f"choose one: --replay LOG, which has a workload and a machine of its own, or {unread}" in result.output
 
 
 def test_a_log_is_a_workload_too(tmp_path: Path) -> None:

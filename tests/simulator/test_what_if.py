@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from headway.cli.simulate import simulate
-from headway.scheduler.config import CacheGroup, SchedulerConfig
+from headway.scheduler.config import CacheGroup, ConfigError, SchedulerConfig
 from headway.scheduler.contract import StepOutcome, StepPlan
 from headway.scheduler.request import Request
 from headway.scheduler.scheduler import Scheduler
@@ -135,6 +135,20 @@ def test_joules_and_dollars_go_by_the_time_of_each_system(tmp_path: Path) -> Non
     assert total_j == pytest.approx(50 * found.changed.service_s - 100 * found.simulated.service_s)
 
 
+def test_nothing_to_compare_is_one_line(tmp_path: Path) -> None:
+    path = logged(tmp_path)
+    with pytest.raises(WorkloadError, match="with blocks=1 no request gets its whole answer"):
+        what_if(path, {"blocks": "1"}, no_system)
+    path.write_bytes(b"".join(line for line in real_run(CONFIG)[:6] if b'"event":"ended"' not in line))
+    with pytest.raises(WorkloadError, match="no request of the log has a whole answer"):
+        what_if(path, {"chunk": "16"}, no_system)
+
+
+def test_a_contradiction_is_told_in_the_words_of_the_change(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"chunk \(4\) must be at least max_running \(8\)"):
+        what_if(logged(tmp_path), {"chunk": "4"}, no_system)
+
+
 def test_changes_as_text() -> None:
     assert parse_changes("prefix_cache=off, chunk=32,system=hgx-h100") == {
         "prefix_cache": "off",
@@ -142,6 +156,8 @@ def test_changes_as_text() -> None:
         "system": "hgx-h100",
     }
     assert changed(CONFIG, {"blocks": "9", "batching": "static"}).groups == (CacheGroup("full", 9),)
+    for word in ("worst-case", "worst_case"):
+        assert changed(CONFIG, {"reservation": word}).reservation == "worst_case"
     for bad in ("", "chunk", "chunk=0", "chunk=x", "prefix_cache=maybe", "batching=x", "color=red"):
         with pytest.raises(WorkloadError, match="--with"):
             parse_changes(bad)

@@ -11,6 +11,7 @@ import click
 _UNITS = {"": 1, "B": 1}
 _UNITS |= {f"{prefix}B": 1000**power for power, prefix in enumerate(("k", "M", "G", "T"), 1)}
 _UNITS |= {f"{prefix}iB": 1024**power for power, prefix in enumerate(("K", "M", "G", "T"), 1)}
+_TIME = re.compile(r"(\d{1,15}(?:\.\d{1,9})?) ?(ms|s)")
 _SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,6})?) ?([A-Za-z]{0,3})")
 
 
@@ -34,7 +35,7 @@ class ByteSize(click.ParamType):  # type: ignore[type-arg, unused-ignore]
 
 
 class Seconds(click.FloatRange):
-    """More than nothing and less than two weeks."""
+    """More than nothing and less than two weeks: a number of seconds, or one with the unit s or ms."""
 
     name = "seconds"
 
@@ -42,7 +43,16 @@ class Seconds(click.FloatRange):
         super().__init__(min=0, min_open=True, max=1e6)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if match := _TIME.fullmatch(str(value)):
+            value = float(match[1]) * (0.001 if match[2] == "ms" else 1.0)
         seconds = float(super().convert(value, param, ctx))
         if math.isnan(seconds):
             self.fail(f"{value!r} is not a number of seconds", param, ctx)
         return seconds
+
+
+class Policy(click.Choice):  # type: ignore[type-arg, unused-ignore]
+    """Words with hyphens; underscores, as in a step log, are understood too."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return str(super().convert(str(value).replace("_", "-"), param, ctx))

@@ -19,12 +19,22 @@ _SI = (
 _BINARY = ((2**50, "Pi"), (2**40, "Ti"), (2**30, "Gi"), (2**20, "Mi"), (2**10, "Ki"))
 
 
-def si(value: float, unit: str) -> str:
-    """Three or four significant digits with a decimal prefix."""
+def si(value: float, unit: str, digits: int = 4) -> str:
+    """So many significant digits, four at most, with a decimal prefix. What rounds to 1000 of one gets the next."""
+    value = float(f"{value:.{digits}g}")
     for factor, prefix in _SI:
         if abs(value) >= factor:
-            return f"{value / factor:.4g} {prefix}{unit}"
-    return f"{value:.4g} {unit}"
+            return f"{value / factor:.{digits}g} {prefix}{unit}"
+    return f"{value:.{digits}g} {unit}"
+
+
+def plain(value: float, unit: str = "") -> str:
+    """Three significant digits without a prefix: 1,230 or 0.0123. Below a thousandth of a unit with one."""
+    if unit and 0 < abs(value) < 1e-3:
+        return si(value, unit, 3)
+    value = float(f"{value:.3g}")
+    text = f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    return f"{text} {unit}".rstrip()
 
 
 def size(value: float) -> str:

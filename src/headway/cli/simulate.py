@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headway.cli.one_line import INTERRUPTED
-from headway.cli.quantities import Seconds
+from headway.cli.quantities import Policy, Seconds
+from headway.cli.simulate_checks import check_load, check_replay, in_options
 from headway.cli.simulate_machine import cost_model, given_options, with_machine
 from headway.cli.workload_options import WorkloadChoice, workload_options
 
@@ -29,30 +30,38 @@ RATE = click.FloatRange(0, 1e9, min_open=True)
 @workload_options
 @click.option("--rate", type=RATE, help="Open loop: sessions a second.  [default: 1, or a trace's own times]")
 @click.option("--concurrency", type=COUNT, help="Closed loop: so many sessions at a time.")
-@click.option("--speed", type=RATE, default=1.0, show_default=True, help="Arrivals come so many times as fast.")
+@click.option("--speed", type=RATE, default=1.0, show_default=True, help="Arrivals, so many times as fast.")
 @click.option("--model", default="llama-3.1-8b", show_default=True, help="A model of the catalog, or a config.json.")
 @click.option("--system", default="hgx-h100", show_default=True, help="By name, or a file of headway calibrate.")
 @click.option("--replicas", type=click.IntRange(1, 4096), default=1, show_default=True)
 @click.option("--router", default="round-robin", show_default=True, help="round-robin, least-work, session, prefix.")
-@click.option("--tensor", type=click.IntRange(1, 4096), default=1, show_default=True, help="Chips a replica.")
-@click.option("--expert", type=click.IntRange(1, 4096), default=1, show_default=True, help="Chips for whole experts.")
+@click.option(
+    "--tensor",
+    type=click.IntRange(1, 4096),
+    default=1,
+    show_default=True,
+    help="Chips that share a replica.",
+)
+@click.option(
+    "--expert", type=click.IntRange(1, 4096), default=1, show_default=True, help="Chips that share the experts."
+)
 @click.option("--weights", default="bf16", show_default=True, help="Number format of the weights.")
-@click.option("--experts", help="That of the routed experts.  [default: as --weights]")
+@click.option("--experts", help="Number format of the routed experts.  [default: as --weights]")
 @click.option("--kv", default="bf16", show_default=True, help="Number format of the cache.")
 @click.option("--calibrated", metavar="ENGINE", help="Step times as fitted to this engine.  [default: the floor]")
 @click.option("--host-gap", type=click.FloatRange(0, 10), help="Seconds between steps.  [default: 0.0002 on the floor]")
 @click.option("--block-size", type=COUNT, default=16, show_default=True, help="Tokens of a KV block.")
 @click.option("--num-blocks", type=COUNT, help="KV blocks of a replica.  [default: what the chips have room for]")
-@click.option("--max-running", type=click.IntRange(1, 65_536), default=256, show_default=True, help="Rows of a step.")
-@click.option("--chunk", type=click.IntRange(1, 1 << 20), default=8192, show_default=True, help="Tokens of a step.")
+@click.option("--max-running", type=click.IntRange(1, 65_536), default=256, show_default=True, help="Requests a step.")
+@click.option("--chunk", type=click.IntRange(1, 1 << 20), default=8192, show_default=True, help="Tokens in one step.")
 @click.option("--context", type=COUNT, help="Most tokens of a sequence.  [default: the model's]")
-@click.option("--max-output", type=COUNT, help="Clients' limit of an answer.  [default: what the context leaves]")
+@click.option("--max-output", type=COUNT, help="Clients' limit of answer tokens.  [default: what the context leaves]")
 @click.option("--prefix-cache/--no-prefix-cache", default=True, show_default=True)
 @click.option("--batching", type=click.Choice(("continuous", "static")), default="continuous", show_default=True)
-@click.option("--reservation", type=click.Choice(("demand", "worst_case")), default="demand", show_default=True)
-@click.option("--slo-ttft", type=Seconds(), help="Goodput: most seconds to the first token.")
-@click.option("--slo-tpot", type=Seconds(), help="Goodput: most seconds a token after it.")
-@click.option("--slo-e2e", type=Seconds(), help="Goodput: most seconds in all.")
+@click.option("--reservation", type=Policy(("demand", "worst-case")), default="demand", show_default=True)
+@click.option("--slo-ttft", type=Seconds(), help="Goodput: most to the first token: 0.5, 0.5s or 500ms.")
+@click.option("--slo-tpot", type=Seconds(), help="Goodput: most a token after it, as 50ms.")
+@click.option("--slo-e2e", type=Seconds(), help="Goodput: most for a whole answer, as 30s.")
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Per-request table, a Parquet file.")
 @click.option("--replay", type=click.Path(path_type=Path), help="Check that a step log gives the same plans again.")
 @click.option("--with", "changes", metavar="NAME=VALUE,…", help="Fork the log: prefix_cache=off, system=NAME …")
@@ -78,7 +87,9 @@ def simulate(**options: Any) -> None:
             _replay(options)
         else:
             _simulate(options)
-    except (CatalogError, ConfigError, ShapeError, StepLogError, WorkloadError) as error:
+    except ConfigError as error:
+        raise click.ClickException(str(error) if options["replay"] else in_options(str(error))) from None
+    except (CatalogError, ShapeError, StepLogError, WorkloadError) as error:
         raise click.ClickException(str(error)) from None
     except MemoryError:
         raise click.ClickException("out of memory: a smaller --max-running or --context needs less") from None
@@ -89,10 +100,11 @@ def _replay(options: dict[str, Any]) -> None:
     from headway.simulator.replay import replay
     from headway.simulator.what_if import UNKNOWN, parse_changes, what_if
 
-    if options["changes"] is None:
+    changes = None if options["changes"] is None else parse_changes(options["changes"])
+    check_replay(options["given"], changes)
+    if changes is None:
         show_replay(replay(options["replay"]), options["as_json"])
         return
-    changes = parse_changes(options["changes"])
 
     def on_system(name: str, max_step_tokens: int) -> StepTime:
         return _setup(with_machine(options | {"system": name}) | {"chunk": max_step_tokens}).step_time()
@@ -118,6 +130,7 @@ def _simulate(options: dict[str, Any]) -> None:
     from headway.cli.simulate_text import progress, show_summary
     from headway.simulator.simulation import simulate as run
 
+    check_load(options)
     options = with_machine(options)
     setup, seed = _setup(options), options["seed"]
     workload = _workload(options, setup)
@@ -176,7 +189,7 @@ def _setup(options: dict[str, Any]) -> Setup:
         max_output_tokens=options["max_output"],
         prefix_caching=options["prefix_cache"],
         batching=options["batching"],
-        reservation=options["reservation"],
+        reservation=options["reservation"].replace("-", "_"),
     )
 
 

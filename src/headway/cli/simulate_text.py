@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from headway.cli.si import plain, si
 from headway.simulator.replay import Replayed
 from headway.simulator.results import Quantiles, Summary
 from headway.simulator.what_if import WhatIf
@@ -19,6 +20,13 @@ from headway.simulator.what_if import WhatIf
 EVERY = 64
 """Calls between two looks at the progress bar."""
 MOST_SHOWN = 5
+MOST_OF_AN_ID = 16
+MEANINGS = {
+    "TTFT": "from a call's arrival to its first token; TPOT: a token after it, the mean of an answer",
+    "ITL": "each gap between two tokens of an answer",
+    "a user": "tokens/s of the median answer, 1 / TPOT",
+    "bound": "what steps' time went to: reading memory, computing, links between chips, or the host",
+}
 
 
 @contextmanager
@@ -43,7 +51,8 @@ def progress(total: int | None) -> Iterator[Callable[[int], None] | None]:
 
 def show_summary(described: dict[str, Any], summary: Summary, as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps(described | asdict(summary), allow_nan=False))
+        known = {k: v for k, v in asdict(summary).items() if v is not None or not k.startswith("goodput_")}
+        click.echo(json.dumps(described | known, allow_nan=False))
         return
     s, d = summary, described
     cached = f"{s.hit_rate:.1%} of {s.input_tokens:,} prompt tokens from the cache"
@@ -52,30 +61,37 @@ def show_summary(described: dict[str, Any], summary: Summary, as_json: bool) -> 
     if s.interrupted:
         click.echo("  INTERRUPTED: this is what had ended by then")
     _line("calls", f"{s.finished:,} finished, {s.cut_at_limit:,} cut at the token limit{refused}")
-    _line("duration", f"{s.duration_s:,.1f} s, {s.steps:,} steps, busy {s.busy_share:.1%} of the time")
+    for reason, text in s.first_refusals.items():
+        _line("", f"{reason.replace('_', ' ')}, the first: {text}")
+    _line("duration", f"{plain(s.duration_s, 's')}, {s.steps:,} steps, busy {s.busy_share:.1%} of the time")
     _line("tokens", f"{s.output_tokens:,} out; {cached}; {s.preemptions:,} preemptions")
     click.echo(f"  {'':14} {'mean':>10} {'p50':>10} {'p90':>10} {'p99':>10} {'max':>10}")
     for name, measured in (("queue", s.queue_s), ("TTFT", s.ttft_s), ("TPOT", s.tpot_s), ("ITL", s.itl_s)):
         _quantiles(name, measured)
     _quantiles("end to end", s.e2e_s)
-    _line("throughput", f"{s.requests_per_s:.4g} requests/s, {s.output_tokens_per_s:.5g} tokens/s")
-    _line("a chip", f"{s.output_tokens_per_s_per_chip:.4g} tokens/s")
+    _line("throughput", f"{plain(s.requests_per_s)} requests/s, {plain(s.output_tokens_per_s)} tokens/s")
+    _line("a chip", f"{plain(s.output_tokens_per_s_per_chip)} tokens/s")
     if s.interactivity_tokens_per_s is not None:
-        _line("a user", f"{s.interactivity_tokens_per_s:.4g} tokens/s")
-    _line("goodput", f"{s.goodput_share:.1%} of calls, {s.goodput_requests_per_s:.4g} requests/s")
+        _line("a user", f"{plain(s.interactivity_tokens_per_s)} tokens/s")
+    _line("goodput", _goodput(s))
     _line("bound", ", ".join(f"{k.replace('_', ' ')} {v:.1%}" for k, v in s.bound_share.items() if v))
-    _line("energy", _known(s.energy_j, "J", s.energy_j_per_output_token, "J a token", "no power published"))
-    _line("cost", _known(s.cost_usd, "USD", s.usd_per_mtok_output, "USD a million tokens", "no price published"))
+    _line("energy", _energy(s.energy_j, s.energy_j_per_output_token))
+    _line("cost", _cost(s.cost_usd, s.usd_per_mtok_output))
     click.echo(
         f"  steps: {d['cost_model']}; energy: chips at their power limit while busy; cost: all chips, all the time"
     )
+    for word, meaning in MEANINGS.items():
+        click.echo(f"  {word}: {meaning}")
 
 
 def show_replay(replayed: Replayed, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(asdict(replayed)))
         return
-    click.echo(f"{replayed.steps:,} steps and {replayed.requests:,} requests replayed: every decision is the same")
+    counts = f"{counted(replayed.steps, 'step')} and {counted(replayed.requests, 'request')}"
+    click.echo(f"{counts} replayed: every decision is the same")
+    if replayed.cut_line is not None:
+        click.echo(f"  line {replayed.cut_line}, the log's last, breaks off: this is what is before it")
 
 
 def show_what_if(found: WhatIf, as_json: bool) -> None:
@@ -83,7 +99,7 @@ def show_what_if(found: WhatIf, as_json: bool) -> None:
         click.echo(json.dumps(asdict(found), allow_nan=False))
         return
     changes = ", ".join(f"{name}={value}" for name, value in found.changes.items())
-    click.echo(f"{found.requests:,} requests, {found.steps:,} steps; with {changes}")
+    click.echo(f"{counted(found.requests, 'request')}, {counted(found.steps, 'step')}; with {changes}")
     click.echo(f"  {'mean':14} {'logged':>10} {'simulated':>10} {'changed':>10} {'difference':>10}")
     for name, get in (("TTFT", "ttft_s"), ("TPOT", "tpot_s"), ("end to end", "e2e_s")):
         means = [getattr(run, get).mean for run in (found.logged, found.simulated, found.changed)]
@@ -93,9 +109,17 @@ def show_what_if(found: WhatIf, as_json: bool) -> None:
         if totals[2] is not None:
             _compared(f"{name}, total", totals, partial(_amount, unit=unit))
     worst = sorted(found.differences, key=lambda d: -abs(d.e2e_s))[:MOST_SHOWN]
-    click.echo("  most changed, end to end: " + ", ".join(f"{d.id} {_seconds(d.e2e_s)}" for d in worst))
+    click.echo("  most changed, end to end: " + ", ".join(f"{_short(d.id)} {_seconds(d.e2e_s)}" for d in worst))
     click.echo(f"  step times are fitted to the log and off by {found.fit_median_error:.1%} (median);")
     click.echo("  logged against simulated tells how far the rest can be believed")
+
+
+def counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def _short(id: str) -> str:
+    return id if len(id) <= MOST_OF_AN_ID else f"{id[: MOST_OF_AN_ID - 1]}…"
 
 
 def _line(name: str, text: str) -> None:
@@ -110,7 +134,7 @@ def _compared(name: str, values: list[float | None], shown: Callable[[float], st
 
 
 def _amount(value: float, unit: str) -> str:
-    return f"{value:.3g} {unit}"
+    return plain(value, unit) if unit == "USD" else si(value, unit, 3)
 
 
 def _quantiles(name: str, q: Quantiles) -> None:
@@ -119,8 +143,22 @@ def _quantiles(name: str, q: Quantiles) -> None:
 
 
 def _seconds(value: float) -> str:
-    return f"{value:.4g} s" if abs(value) >= 1 else f"{value * 1e3:.4g} ms"
+    return plain(value, "s") if abs(value) >= 1 else si(value, "s", 3)
 
 
-def _known(total: float | None, unit: str, each: float | None, each_unit: str, unknown: str) -> str:
-    return f"unknown: {unknown}" if total is None or each is None else f"{total:.4g} {unit}, {each:.4g} {each_unit}"
+def _goodput(s: Summary) -> str:
+    if s.goodput_share is None or s.goodput_requests_per_s is None:
+        return "no SLO given (--slo-ttft, --slo-tpot, --slo-e2e)"
+    return f"{s.goodput_share:.1%} of calls, {plain(s.goodput_requests_per_s)} requests/s"
+
+
+def _energy(total_j: float | None, each_j: float | None) -> str:
+    if total_j is None or each_j is None:
+        return "unknown: no power published"
+    return f"{si(total_j, 'J', 3)}, {si(each_j, 'J', 3)} a token"
+
+
+def _cost(total_usd: float | None, each_usd: float | None) -> str:
+    if total_usd is None or each_usd is None:
+        return "unknown: no price published"
+    return f"{plain(total_usd, 'USD')}, {plain(each_usd, 'USD')} a million tokens"

@@ -40,22 +40,29 @@ def workload_options(command: Command) -> Command:
                 "--trace", type=click.Path(dir_okay=False, path_type=Path), help="Replay FILE, of any known format."
             ),
             click.option("--agents", metavar="PRESET", help="Agent sessions: coding_agent or tracelab."),
-            click.option("--requests", type=COUNT, help="How many.  [default: 100, or all of a trace]"),
-            click.option("--sessions", type=COUNT, default=10, show_default=True, help="How many, of agents."),
+            click.option("--requests", type=COUNT, help="Requests to make.  [default: 100, or all of a trace]"),
+            click.option("--sessions", type=COUNT, default=10, show_default=True, help="Sessions of agents to make."),
             click.option(
-                "--input-tokens", default="512", show_default=True, help="512, 100-900 or 1000~0.8 (lognormal)."
+                "--input-tokens",
+                default="512",
+                show_default=True,
+                help="Tokens of a prompt: 512, 100-900 or 1000~0.8 (lognormal).",
             ),
-            click.option("--output-tokens", default="128", show_default=True, help="The same."),
+            click.option("--output-tokens", default="128", show_default=True, help="Written as --input-tokens."),
             click.option("--prefixes", type=COUNT, default=1, show_default=True, help="Different shared prefixes."),
             click.option(
-                "--prefix-tokens", type=click.IntRange(0), default=0, show_default=True, help="Length of each."
+                "--prefix-tokens",
+                type=click.IntRange(0),
+                default=0,
+                show_default=True,
+                help="Tokens of each shared prefix.",
             ),
             click.option(
                 "--arrivals",
                 type=click.Choice(["poisson", "gamma", "constant"]),
                 default="poisson",
                 show_default=True,
-                help="With --rate.",
+                help="How requests come in an open loop (--rate).",
             ),
             click.option("--cv", type=float, default=1.0, show_default=True, help="Burstiness of gamma arrivals."),
             click.option(
@@ -66,10 +73,16 @@ def workload_options(command: Command) -> Command:
                 help="Closed loop: pause of up to so long before a request.",
             ),
             click.option(
-                "--shared-tokens", type=click.IntRange(0), default=14_000, show_default=True, help="Prefix of agents."
+                "--shared-tokens",
+                type=click.IntRange(0),
+                default=14_000,
+                show_default=True,
+                help="Tokens of the prefix that all agents share.",
             ),
             click.option("--max-context", type=COUNT, help="Leave out calls longer than this, prompt and output."),
-            click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of everything random."),
+            click.option(
+                "--seed", type=click.IntRange(0), default=0, show_default=True, help="One seed, one workload."
+            ),
         )
     ):
         command = option(command)
@@ -84,7 +97,9 @@ class WorkloadChoice:
 
     @classmethod
     def taken(cls, options: dict[str, Any]) -> WorkloadChoice:
-        """Removes its own options from all of a command's."""
+        """Removes its own options from all of a command's. Raises UsageError where two workloads are asked for."""
+        if options["trace"] is not None and options["agents"] is not None:
+            raise click.UsageError("choose one: --trace FILE or --agents PRESET")
         return cls({name: options.pop(name) for name in _NAMES})
 
     def described(self) -> dict[str, Any]:

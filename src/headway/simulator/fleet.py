@@ -114,7 +114,7 @@ class Fleet:
         try:
             self.replicas[chosen].add(request, call.num_output_tokens, self._answer_keys(client, call, request))
         except Refusal as refusal:
-            self._on_record(Record(call, chosen, now_ns, now_ns, refusal.kind, Receipt()))
+            self._on_record(Record(call, chosen, now_ns, now_ns, refusal.kind, Receipt(), str(refusal)))
             self._proceed(client)
             return
         self._in_progress[call.id] = _InProgress(client, call, chosen, now_ns)

@@ -19,6 +19,8 @@ class Record:
     reason: str
     """`stop`: it got its whole answer; `length`: it was cut at the token limit; or why it was refused."""
     receipt: Receipt
+    refusal: str = ""
+    """In the scheduler's words."""
 
     @property
     def ok(self) -> bool:

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headway.scheduler import step_log
-from headway.workload.lines import read_lines
+from headway.workload.step_log_trace import log_lines
 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
     steps: int
     requests: int
+    cut_line: int | None = None
+    """The log's last line, if it breaks off: what is before it was replayed."""
 
 
 def replay(path: Path) -> Replayed:
@@ -22,10 +24,15 @@ def replay(path: Path) -> Replayed:
     Every plan is compared by its digest, which covers every decision in it, and every receipt in full.
     """
     requests = 0
+    cut_line: int | None = None
+
+    def on_cut(number: int) -> None:
+        nonlocal cut_line
+        cut_line = number
 
     def lines() -> Iterator[bytes]:
         nonlocal requests
-        for _, line in read_lines(path):
+        for line in log_lines(path, on_cut):
             requests += line.startswith(b'{"event":"ended"')
             yield line
 
@@ -33,4 +40,4 @@ def replay(path: Path) -> Replayed:
         _, steps = step_log.replay(lines())
     except step_log.StepLogError as error:
         raise step_log.StepLogError(f"{path}: {error}") from None
-    return Replayed(steps, requests)
+    return Replayed(steps, requests, cut_line)

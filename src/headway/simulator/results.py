@@ -66,6 +66,8 @@ class Summary:
     finished: int
     cut_at_limit: int
     refused: dict[str, int]
+    first_refusals: dict[str, str]
+    """Of each kind the first, in the scheduler's words."""
     interrupted: bool
     duration_s: float
     """From the first arrival to the last end."""
@@ -87,10 +89,10 @@ class Summary:
     requests_per_s: float
     output_tokens_per_s: float
     output_tokens_per_s_per_chip: float
-    goodput_share: float
-    """Of all calls, refused ones included."""
-    goodput_requests_per_s: float
-    goodput_tokens_per_s: float
+    goodput_share: float | None
+    """Of all calls, refused ones included. None, as the two below: no SLO was given."""
+    goodput_requests_per_s: float | None
+    goodput_tokens_per_s: float | None
     steps: int
     busy_share: float
     """Of the replicas' time between first arrival and last end."""
@@ -133,6 +135,7 @@ class Results:
     _tpot_ns: array[float] = field(default_factory=lambda: array("d"))
     _e2e_ns: array[int] = field(default_factory=lambda: array("q"))
     _reasons: Counter[str] = field(default_factory=Counter)
+    _refusals: dict[str, str] = field(default_factory=dict)
     _totals: _Totals = field(default_factory=_Totals)
     _first_ns: int | None = None
     _last_ns: int = 0
@@ -146,6 +149,7 @@ class Results:
         self._first_ns = record.arrival_ns if self._first_ns is None else min(self._first_ns, record.arrival_ns)
         self._last_ns = max(self._last_ns, record.end_ns)
         if record.refused:
+            self._refusals.setdefault(record.reason, record.refusal)
             return
         r, total = record.receipt, self._totals
         self._queue_ns.append(r.queue_ns)
@@ -165,7 +169,7 @@ class Results:
     def summary(
         self, executors: Iterable[ModelledExecutor], chips_each: int, price: Price, interrupted: bool = False
     ) -> Summary:
-        executors = list(executors)
+        executors, limited = list(executors), self.slo != Slo()
         total, ended = self._totals, len(self._e2e_ns)
         duration_s = (self._last_ns - (self._first_ns or 0)) / 1e9
         chips = chips_each * len(executors)
@@ -180,6 +184,7 @@ class Results:
             finished=self._reasons["stop"],
             cut_at_limit=self._reasons["length"],
             refused={reason: n for reason, n in sorted(self._reasons.items()) if reason not in ("stop", "length")},
+            first_refusals=dict(sorted(self._refusals.items())),
             interrupted=interrupted,
             duration_s=duration_s,
             input_tokens=total.input,
@@ -196,9 +201,9 @@ class Results:
             requests_per_s=_ratio(ended, duration_s),
             output_tokens_per_s=_ratio(total.output, duration_s),
             output_tokens_per_s_per_chip=_ratio(total.output, duration_s * chips),
-            goodput_share=_ratio(total.good, self.num_records),
-            goodput_requests_per_s=_ratio(total.good, duration_s),
-            goodput_tokens_per_s=_ratio(total.good_tokens, duration_s),
+            goodput_share=_ratio(total.good, self.num_records) if limited else None,
+            goodput_requests_per_s=_ratio(total.good, duration_s) if limited else None,
+            goodput_tokens_per_s=_ratio(total.good_tokens, duration_s) if limited else None,
             steps=sum(e.num_steps for e in executors),
             busy_share=_ratio(busy_s, duration_s * len(executors)),
             bound_share=bound_shares([sum(column) for column in zip(*(e.bound_ns for e in executors), strict=True)]),

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.scheduler import step_log
-from headway.scheduler.config import SchedulerConfig
+from headway.scheduler.config import ConfigError, SchedulerConfig
 from headway.scheduler.contract import StepPlan
 from headway.scheduler.receipt import Receipt
 from headway.scheduler.step_log import Add, Commit, Ended, Header, Plan
@@ -26,8 +26,7 @@ from headway.simulator.recorded import LoggedStep, RecordedTimer, pairs_of
 from headway.simulator.results import Price, Quantiles, quantiles
 from headway.simulator.router import RoundRobin
 from headway.workload.call import Workload, WorkloadError, start_s
-from headway.workload.lines import read_lines
-from headway.workload.step_log_trace import read_step_log
+from headway.workload.step_log_trace import log_lines, read_step_log
 
 UNKNOWN = Price(None, None)
 
@@ -93,11 +92,14 @@ def what_if(
     """`changes`: see CHANGES; `system` gives the step times of a system, by its name, for steps of so many tokens.
     `before` and `after`: power and rent of all chips that were logged, and of those of the changed run.
 
-    Raises StepLogError if the log does not replay, WorkloadError for a change that is not known or a log too short.
+    Raises StepLogError if the log does not replay, WorkloadError for a change that is not known, a log too short
+    or one of which nothing can be compared.
     """
     logged = read_logged(path)
     if logged.config.speculation is not None:
         raise WorkloadError(f"{path}: the run drafted tokens, which cannot be simulated: acceptance is not known")
+    if not logged.receipts:
+        raise WorkloadError(f"{path}: no request of the log has a whole answer, so there is nothing to compare")
     try:
         recorded = RecordedTimer(logged.steps)
     except ValueError as error:
@@ -112,6 +114,9 @@ def what_if(
         timer = system(named, config.max_step_tokens)
     other = _run(workload, config, timer)
     whole = [id for id, receipt in logged.receipts.items() if _whole(id, receipt, simulated, other)]
+    if not whole:
+        given = ",".join(f"{name}={value}" for name, value in changes.items())
+        raise WorkloadError(f"{path}: with {given} no request gets its whole answer, so there is nothing to compare")
     pairs = ((id, simulated[id], other[id]) for id in whole)
     return WhatIf(
         steps=len(logged.steps),
@@ -128,13 +133,13 @@ def what_if(
 def read_logged(path: Path) -> Logged:
     """Replays the log, so that each step's shape is known. Raises StepLogError, WorkloadError."""
     plans: dict[int, tuple[StepPlan, int]] = {}
-    step_log.replay((line for _, line in read_lines(path)), lambda plan, now: plans.update({plan.number: (plan, now)}))
+    step_log.replay(log_lines(path), lambda plan, now: plans.update({plan.number: (plan, now)}))
     config: SchedulerConfig | None = None
     steps: list[LoggedStep] = []
     receipts: dict[str, Receipt] = {}
     waits_ns: dict[str, int] = {}
     in_flight_ns = 0
-    for _, record in step_log.read(line for _, line in read_lines(path)):
+    for _, record in step_log.read(log_lines(path)):
         if isinstance(record, Header):
             config = record.config
         elif isinstance(record, Add):
@@ -243,7 +248,7 @@ def _one_of(*names: str) -> Callable[[str], str]:
     def chosen(text: str) -> str:
         if text not in names:
             raise ValueError(" or ".join(names))
-        return text
+        return text.replace("-", "_")
 
     return chosen
 
@@ -253,7 +258,7 @@ CHANGES: dict[str, tuple[str, Callable[[str], Any]]] = {
     "chunk": ("max_step_tokens", _count),
     "max_running": ("max_running", _count),
     "batching": ("batching", _one_of("continuous", "static")),
-    "reservation": ("reservation", _one_of("demand", "worst_case")),
+    "reservation": ("reservation", _one_of("demand", "worst-case", "worst_case")),
     "blocks": ("groups", _count),
 }
 """Name → field of the scheduler's configuration, and how its value is written. Beside them: system."""
@@ -277,8 +282,14 @@ def parse_changes(text: str) -> dict[str, str]:
 
 
 def changed(config: SchedulerConfig, changes: dict[str, str]) -> SchedulerConfig:
-    """Raises ConfigError where the outcome contradicts itself."""
+    """Raises ConfigError, in the names of CHANGES, where the outcome contradicts itself."""
     fields: dict[str, Any] = {CHANGES[n][0]: CHANGES[n][1](value) for n, value in changes.items() if n in CHANGES}
     if "groups" in fields:
         fields["groups"] = tuple(replace(group, num_blocks=fields["groups"]) for group in config.groups)
-    return replace(config, **fields)
+    try:
+        return replace(config, **fields)
+    except ConfigError as error:
+        text = str(error)
+        for name, (field, _) in CHANGES.items():
+            text = text.replace(field, name)
+        raise ConfigError(f"--with: {text}") from None

@@ -21,9 +21,13 @@ Row = TypeVar("Row")
 
 def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """Row numbers, from 1, and lines that are not blank. Raises WorkloadError for what cannot be read."""
+    try:
+        opened = _open(path)
+    except OSError as error:
+        raise WorkloadError(f"{path}: {error.strerror or error}") from None
     number = 0
     try:
-        with closing(_open(path)) as file:
+        with closing(opened) as file:
             while line := file.readline(MAX_LINE_BYTES + 1):
                 number += 1
                 if len(line) > MAX_LINE_BYTES:

@@ -2,14 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
 from headway.scheduler.block_keys import BlockHasher
 from headway.scheduler.step_log import Add, AnyRecord, Ended, Header, StepLogError, read
 from headway.workload.call import Call, Workload, WorkloadError
 from headway.workload.lines import read_lines
+
+
+def log_lines(path: Path, on_cut: Callable[[int], object] | None = None) -> Iterator[bytes]:
+    """Lines up to one that its writer could not finish: the last, without its end. `on_cut` gets its number.
+
+    Raises WorkloadError for what cannot be read.
+    """
+    for number, line in read_lines(path):
+        if not line.endswith(b"\n") and not _is_json(line):
+            if on_cut is not None:
+                on_cut(number)
+            return
+        yield line
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        msgspec.json.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return False
+    return True
 
 
 def read_step_log(path: Path) -> Workload:
@@ -36,7 +59,7 @@ def read_step_log(path: Path) -> Workload:
 
 def _records(path: Path) -> list[AnyRecord]:
     try:
-        return [record for _, record in read(line for _, line in read_lines(path))]
+        return [record for _, record in read(log_lines(path))]
     except StepLogError as error:
         raise WorkloadError(f"{path}: {error}") from None
 
