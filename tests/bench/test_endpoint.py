@@ -87,6 +87,13 @@ def test_a_server_without_models_is_one_line(answer: Any) -> None:
         run(only_model(asked(Server([answer]))))
 
 
+def test_a_server_with_keys_is_told_apart() -> None:
+    with pytest.raises(EndpointError, match=r"status 401 .*set HEADWAY_API_KEY"):
+        run(only_model(asked(Server([whole(401, b"{}", JSON)]))))
+    with pytest.raises(EndpointError, match=r"http_error: status 401.*set HEADWAY_API_KEY"):
+        run(overhead(asked(Server([whole(401, b"{}", JSON)]), "m"), ["a"], 0))
+
+
 def template(tokens: int, per_word: int = 1) -> Server:
     """Adds `tokens` to every prompt."""
     server = Server([])

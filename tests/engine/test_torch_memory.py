@@ -65,6 +65,11 @@ def test_a_budget_that_is_too_small_names_what_is_needed():
         planned(shape_of("llama"), 100)
 
 
+def test_sizes_are_told_in_binary_units():
+    with pytest.raises(ModelError, match=r"kv_bytes: 1048576\.00 GiB is more than the .* [GM]iB that are free on cpu"):
+        planned(shape_of("llama"), 1 << 50)
+
+
 def test_the_smaller_of_machine_and_control_group_counts(tmp_path, monkeypatch):
     meminfo = tmp_path / "meminfo"
     meminfo.write_text("MemTotal: 9 kB\nMemAvailable:    4000 kB\n")

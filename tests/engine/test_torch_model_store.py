@@ -85,6 +85,19 @@ def test_a_hub_that_fails(monkeypatch):
     assert "second" not in str(caught.value)
 
 
+def test_a_hub_without_network_says_what_else_the_name_is_not(monkeypatch):
+    def fail(*_args, **_kwargs):
+        raise OSError("Got: ConnectError: [Errno -2] Name or service not known\nAn error happened")
+
+    monkeypatch.setattr(model_store.huggingface_hub, "snapshot_download", fail)
+    with pytest.raises(ModelError) as caught:
+        resolve_model("llama-3.1-8b")
+    assert "there is no directory llama-3.1-8b" in str(caught.value)
+    assert "this id: [Errno -2] Name or service not known (names of `headway plan list` are for planning" in str(
+        caught.value
+    )
+
+
 def test_the_hub_is_asked_for_data_only(monkeypatch, llama_dir):
     asked = {}
     monkeypatch.setattr(
@@ -116,6 +129,7 @@ def test_a_failed_download_says_why(monkeypatch, cache):
     with pytest.raises(ModelError, match="no route to the registry") as caught:
         resolve_model(None)
     assert "\n" not in str(caught.value)
+    assert "`headway serve DIRECTORY` needs none" in str(caught.value)
     assert list((cache / "models").iterdir()) == []
 
 

@@ -171,10 +171,10 @@ def test_an_unusable_model_is_one_line(
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--block-size", "24"], "24"),
-        (["--max-step-tokens", "8"], "max_running"),
-        (["--max-context", "1000000"], "max_context"),
-        (["--kv-bytes", "16"], "16"),
+        (["--block-size", "24"], "--block-size must be a power of two, not 24"),
+        (["--max-step-tokens", "8"], "--max-step-tokens (8) must be at least --max-running (256)"),
+        (["--max-context", "1000000"], "--max-context must be between 1 and"),
+        (["--kv-bytes", "16"], "--kv-bytes: 16 bytes holds no KV block"),
         (["--device", "quantum"], "quantum"),
         (["--host", "no.such.host.invalid"], "no.such.host.invalid"),
         (["--api-key", " x"], "api_keys"),

@@ -126,9 +126,13 @@ def test_the_table_adds_up_to_the_summary(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (("--trace", "/nowhere"), "/nowhere: No such file"),
-        (("--model", "nope"), "model 'nope' is not known; near:"),
+        (("--model", "nope"), "model 'nope' is not known"),
+        (("--model", "zzzzzzzzzzzz"), "is not known: `headway plan list` shows what is"),
         (("--system", "nope"), "system 'nope' is not known"),
-        (("--model", "deepseek-v3"), "no room for a KV block"),
+        (
+            ("--model", "deepseek-v3"),
+            "no room for a KV block; cut the model over more chips (--tensor), store it in fewer bits (--weights)",
+        ),
         (("--router", "nope"), "router must be one of round-robin"),
         (("--block-size", "48"), "--block-size must be a power of two"),
         (("--chunk", "8"), "--chunk (8) must be at least --max-running (256)"),

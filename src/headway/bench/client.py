@@ -212,7 +212,7 @@ class _Fetch:
 
     def on_end(self) -> None:
         if self.status != 200:
-            self._fail(f"status {self.status}")
+            self._fail(f"status {self.status}{NEEDS_KEY if self.status == 401 else ''}")
         elif not self.done.done():
             self.done.set_result(bytes(self.body))
 
@@ -224,4 +224,5 @@ class _Fetch:
             self.done.set_exception(OSError(why))
 
 
+NEEDS_KEY = " (the server wants a key, or another: set HEADWAY_API_KEY)"
 MAX_FETCH_BYTES = 64 * 2**20

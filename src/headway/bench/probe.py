@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from headway.bench.client import Client
+from headway.bench.client import NEEDS_KEY, Client
 from headway.bench.connection import reason
 from headway.bench.endpoint import EndpointError
 from headway.bench.prompts import Prompts
@@ -45,7 +45,9 @@ async def overhead(client: Client, words: list[str], seed: int) -> tuple[int, st
         call = Call(f"probe {size}", size, 1)
         record = await client.ask(call, client.endpoint.body(prompts.text(call), 1), start_s, 0.0)
         if record.outcome not in ("ok", "empty"):
-            raise EndpointError(f"{client.endpoint.url}: a first request came back {record.outcome}: {record.error}")
+            key = NEEDS_KEY if record.status == 401 else ""
+            why = f"{record.outcome}: {record.error}{key}"
+            raise EndpointError(f"{client.endpoint.url}: a first request came back {why}")
         if record.usage_prompt_tokens is None:
             return 0, "the server tells no usage, so prompts are longer by its template"
         lengths.append(record.usage_prompt_tokens)

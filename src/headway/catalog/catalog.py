@@ -127,7 +127,10 @@ def _find(things: Mapping[str, Thing], name: str, what: str) -> Thing:
     folded = {_fold(known): known for known in things}
     if _fold(name) in folded:
         return things[folded[_fold(name)]]
-    near = get_close_matches(_fold(name), folded, n=5, cutoff=0.4) or list(folded)[:8]
+    near = get_close_matches(_fold(name), folded, n=5, cutoff=0.4)
+    if not near and what == "model":
+        raise CatalogError(f"{what} {name!r} is not known: `headway plan list` shows what is")
+    near = near or list(folded)[:8]
     raise CatalogError(f"{what} {name!r} is not known; near: {', '.join(folded[n] for n in near)}")
 
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
 
 INTERRUPTED = 130
+
+
+def in_options(message: str, options: Mapping[str, str]) -> str:
+    """A message about fields, with the options that set them; `options`: field → option."""
+    return re.sub("|".join(rf"\b{field}\b" for field in options), lambda match: options[match[0]], message)
 
 
 class OneLineGroup(click.Group):

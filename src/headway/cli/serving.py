@@ -15,7 +15,7 @@ import click
 import msgspec
 from rich.console import Console
 
-from headway.cli.one_line import INTERRUPTED
+from headway.cli.one_line import INTERRUPTED, in_options
 from headway.engine.errors import ModelError
 from headway.engine.model_store import display_name, resolve_model
 from headway.engine.progress import terminal_progress
@@ -32,6 +32,8 @@ from headway.server.serve import BACKLOG, serve
 from headway.server.settings import Settings, keys_from
 
 _KEYS = "HEADWAY_API_KEYS"
+_FIELDS = ("block_size", "kv_bytes", "max_context", "max_running", "max_step_tokens")
+_OPTIONS = {field: f"--{field.replace('_', '-')}" for field in _FIELDS}
 
 
 def serve_model(*, model: str | None, **options: Any) -> None:
@@ -47,7 +49,7 @@ def serve_model(*, model: str | None, **options: Any) -> None:
                 logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stderr)
             asyncio.run(_run(link, settings, listener))
     except (ConfigError, ModelError, EngineUnusable) as error:
-        raise click.ClickException(str(error)) from None
+        raise click.ClickException(in_options(str(error), _OPTIONS)) from None
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
 

@@ -21,9 +21,9 @@ _BINARY = ((2**50, "Pi"), (2**40, "Ti"), (2**30, "Gi"), (2**20, "Mi"), (2**10, "
 
 def si(value: float, unit: str, digits: int = 4) -> str:
     """So many significant digits, four at most, with a decimal prefix. What rounds to 1000 of one gets the next."""
-    value = float(f"{value:.{digits}g}")
+    rounded = abs(float(f"{value:.{digits}g}"))
     for factor, prefix in _SI:
-        if abs(value) >= factor:
+        if rounded >= factor:
             return f"{value / factor:.{digits}g} {prefix}{unit}"
     return f"{value:.{digits}g} {unit}"
 

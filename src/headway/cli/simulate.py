@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headway.cli.one_line import INTERRUPTED
+from headway.cli.one_line import INTERRUPTED, in_options
 from headway.cli.quantities import Policy, Seconds
-from headway.cli.simulate_checks import check_load, check_replay, in_options
+from headway.cli.simulate_checks import FIELDS, check_load, check_replay
 from headway.cli.simulate_machine import cost_model, given_options, with_machine
 from headway.cli.workload_options import WorkloadChoice, workload_options
 
@@ -88,7 +88,7 @@ def simulate(**options: Any) -> None:
         else:
             _simulate(options)
     except ConfigError as error:
-        raise click.ClickException(str(error) if options["replay"] else in_options(str(error))) from None
+        raise click.ClickException(str(error) if options["replay"] else in_options(str(error), FIELDS)) from None
     except (CatalogError, ShapeError, StepLogError, WorkloadError) as error:
         raise click.ClickException(str(error)) from None
     except MemoryError:

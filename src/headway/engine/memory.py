@@ -43,7 +43,7 @@ def plan_num_blocks(
     """
     free = free_bytes(device)
     if kv_bytes is not None and kv_bytes > free:
-        raise ModelError(f"kv_bytes {kv_bytes} is more than the {free} bytes that are free on {device}")
+        raise ModelError(f"kv_bytes: {_size(kv_bytes)} is more than the {_size(free)} that are free on {device}")
     budget = default_kv_bytes(free, device) if kv_bytes is None else kv_bytes
     groups = cache_groups(shape)
     block_bytes = [block_size * _token_values(shape, group) * dtype.itemsize for group in groups]
@@ -51,8 +51,16 @@ def plan_num_blocks(
     sequences = budget / sum(n * size for n, size in zip(blocks, block_bytes, strict=True))
     result = tuple(int(n * sequences) for n in blocks)
     if min(result) < 1:
-        raise ModelError(f"kv_bytes {budget} holds no KV block; one of each cache group takes {sum(block_bytes)} bytes")
+        need = _size(sum(block_bytes))
+        raise ModelError(f"kv_bytes: {_size(budget)} holds no KV block; one of each cache group takes {need}")
     return result
+
+
+def _size(size_bytes: int) -> str:
+    for unit, power in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
+        if size_bytes >= 1 << power:
+            return f"{size_bytes / (1 << power):.2f} {unit}"
+    return f"{size_bytes} bytes"
 
 
 def default_kv_bytes(free: int, device: torch.device) -> int:

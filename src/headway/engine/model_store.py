@@ -19,6 +19,8 @@ from headway.engine.progress import Report, quiet
 _FORMAT = "v1"
 """In the names of converted models; a conversion that writes something else gets another."""
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+_GOT = re.compile(r"Got: \w+: ")
+"""What the hub's library says before the error that it had."""
 _HUB_FILES = ["config.json", "generation_config.json", "tokenizer*.json", "special_tokens_map.json"]
 _HUB_FILES += ["chat_template*", "*.jinja", "*.safetensors", "model.safetensors.index.json", "tokenizer.model"]
 
@@ -73,6 +75,9 @@ def _from_hub(name: str) -> Path:
     try:
         path = Path(huggingface_hub.snapshot_download(name, allow_patterns=_HUB_FILES))
     except Exception as error:  # Network, HTTP, validation and disk errors have no common base.
-        first = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise ModelError(f"cannot get model {name!r} from the Hugging Face hub: {first}") from None
+        first = next(iter(_GOT.sub("", str(error)).strip().splitlines()), type(error).__name__)
+        raise ModelError(
+            f"there is no directory {name}, and the Hugging Face hub did not give a model of this id: {first} "
+            "(names of `headway plan list` are for planning: what is served has weights)"
+        ) from None
     return _directory(path)

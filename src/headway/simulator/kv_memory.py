@@ -41,7 +41,8 @@ def cache_group_blocks(
     if not blocks or min(blocks.values()) < 1:
         raise ShapeError(
             f"weights take {weights_bytes / 1e9:.4g} GB a chip of the {chip.hbm_bytes * usable / 1e9:.4g} GB usable on "
-            f"{chip.name}: no room for a KV block; cut the model over more chips or store it in fewer bits"
+            f"{chip.name}: no room for a KV block; cut the model over more chips (--tensor), store it in fewer bits "
+            "(--weights), or take a --system with more memory"
         )
     return tuple(_cache_group(key, count) for key, count in blocks.items())
 
