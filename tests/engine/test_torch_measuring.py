@@ -13,8 +13,8 @@ from tests.process.tiny_model import write_tiny_model
 
 from headway.engine.errors import ModelError
 from headway.engine.loading import LoadedModel, load
-from headway.engine.measured_machine import machine_words, measure_machine
-from headway.engine.measuring import DECODE_STEPS, Measuring, Scenario, scenarios
+from headway.engine.measured_machine import MAX_ROUNDS, longer, machine_words, measure_machine
+from headway.engine.measuring import DECODE_STEPS, MARGIN, Measuring, Scenario, scenarios
 from headway.engine.settings import EngineSettings, scheduler_config
 from headway.scheduler.config import SchedulerConfig
 from headway.scheduler.contract import Executor, StepOutcome, StepPlan
@@ -82,6 +82,12 @@ def test_scenarios_fit_the_engine(model: LoadedModel) -> None:
     assert max(s.tokens for s in scenarios(small)) <= 160
 
 
+def test_prompts_are_of_a_new_length_each_time() -> None:
+    assert longer(Scenario(2, 10, 30), 4) == Scenario(2, 10, 34)
+    assert longer(Scenario(2, 10), 4) == Scenario(2, 10)
+    assert MAX_ROUNDS < MARGIN
+
+
 def test_a_step_that_fails_is_an_error(model: LoadedModel) -> None:
     bench = Measuring(Watched(model.executor, error="out of memory in step 1"), config_of(model), model.shape.vocab)
     with pytest.raises(ModelError, match="out of memory"):
@@ -95,6 +101,7 @@ def test_a_whole_machine(tmp_path: Path) -> None:
     )
     assert len(measured.steps) == len(measured.group) <= measured.num_measured
     assert np.unique(measured.group).size > 10
+    assert {13, 14, 15} & {int(s.counts[-1]) for s in measured.steps}
     assert measured.disturbance > 0.5
     assert min(measured.flops_per_s, measured.bytes_per_s, measured.memory_bytes) > 1e6
     assert measured.config.max_step_tokens == 512

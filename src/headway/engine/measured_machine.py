@@ -92,7 +92,11 @@ def _measured(
 def _runs(
     run: Callable[[Scenario], Steps], asked: tuple[Scenario, ...], budget_s: float, report: Report
 ) -> dict[int, list[Steps]]:
-    """By scenario, the steps of each time that it ran. What runs first touches memory first: that round is dropped."""
+    """By scenario, the steps of each time that it ran. What runs first touches memory first: that round is dropped.
+
+    A prompt is a token longer each time: a body may prepare something for every length that it has not met, and in
+    service it meets new ones all the time.
+    """
     began = time.monotonic()
 
     def spent_s() -> float:
@@ -116,17 +120,25 @@ def _runs(
         if done >= MIN_ROUNDS and spent_s() > budget_s:
             break
         for i in random.permutation(kept).tolist():
-            runs[i].append(run(asked[i]))
+            runs[i].append(run(longer(asked[i], done + 1)))
             spent_s()
     return runs
 
 
+def longer(scenario: Scenario, tokens: int) -> Scenario:
+    """By so many tokens of its prompt, if it has one."""
+    return replace(scenario, prompt=scenario.prompt + tokens) if scenario.prompt else scenario
+
+
 def _points(runs: list[Steps]) -> list[tuple[MeasuredStep, Steps]]:
-    """Of one scenario: each typical step, and those that it stands for. Steps that only decode are all alike."""
+    """Of one scenario: each typical step, and those that it stands for. Steps that only decode are all alike; of
+    prompts that grow, the middle one's shape goes with the median of their times.
+    """
     if all((s.counts == 1).all() for s in runs[0]):
         like = [s for steps in runs for s in steps]
         return [(_median(runs[0][len(runs[0]) // 2], like), like)]
-    return [(_median(alike[0], list(alike)), list(alike)) for alike in zip(*runs, strict=True)]
+    steps = [list(alike) for alike in zip(*runs, strict=True)]
+    return [(_median(alike[len(alike) // 2], alike), alike) for alike in steps]
 
 
 def _median(shape: MeasuredStep, like: Steps) -> MeasuredStep:

@@ -23,6 +23,8 @@ PROMPTS = (12, 48, 128, 256, 700, 2000)
 BESIDE = ((4, 256), (24, 64))
 """(rows that decode, their context) while a prompt is computed."""
 DECODE_STEPS = 5
+MARGIN = 64
+"""Tokens by which a sequence may grow beyond what its scenario says."""
 MAX_ROWS_TOKENS = 1 << 17
 """Of all rows' contexts together: bounds the time of one scenario."""
 
@@ -43,7 +45,7 @@ class Scenario:
     @property
     def tokens(self) -> int:
         """Most KV that it holds, a block's rounding left out."""
-        return self.rows * (self.context + 2 * DECODE_STEPS) + self.prompt
+        return self.rows * (self.context + MARGIN) + self.prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,7 @@ def scenarios(config: SchedulerConfig) -> tuple[Scenario, ...]:
         for s in (*decodes, *prompts, *mixed)
         if s.rows < config.max_running
         and s.tokens <= most
-        and max(s.context + 2 * DECODE_STEPS, s.prompt + 1) <= config.max_context
+        and max(s.context + MARGIN, s.prompt + MARGIN) <= config.max_context
     )
 
 
