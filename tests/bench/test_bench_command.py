@@ -157,3 +157,10 @@ def test_a_bad_tokenizer_is_one_line(tmp_path: Path) -> None:
         result = small(server.url, tmp_path / "r", "--tokenizer", tmp_path / "none")
     assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
     assert "there is no such file" in result.stderr
+
+
+def test_help_tells_both_names_of_keys_and_each_default_once() -> None:
+    shown = headway("bench", "--help").output
+    assert all(name in shown for name in ("HEADWAY_API_KEY ", "HEADWAY_API_KEYS", "OPENAI_API_KEY"))
+    assert '""' not in shown
+    assert "2 for one in" in " ".join(shown.split())

@@ -122,6 +122,15 @@ def test_list_names_what_there_is() -> None:
     assert "hgx-h100" in CliRunner().invoke(plan, ["list"]).output
 
 
+def test_amounts_are_shown_and_read_with_prefixes() -> None:
+    for question, default in (("fleet", "10M"), ("lifetime", "15T"), ("implied", "20G, 200G")):
+        shown_help = CliRunner().invoke(plan, [question, "--help"], terminal_width=200, max_content_width=200).output
+        assert f"[default: {default};" in shown_help
+    shown = ask("lifetime", "qwen3-8b", "--training-tokens", "2.5T")
+    assert shown == ask("lifetime", "qwen3-8b", "--training-tokens", "2500000000000")
+    assert shown != ask("lifetime", "qwen3-8b")
+
+
 def test_sizes_show_both_kinds_of_prefix() -> None:
     assert size(40 * 2**30) == "42.95 GB (40 GiB)"
     assert size(1000) == "1000 B"

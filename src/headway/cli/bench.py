@@ -19,7 +19,7 @@ _PATH = click.Path(path_type=Path)
 @click.option("--concurrency", metavar="N[,N…]", help="Closed loop: sessions in progress. Several: a sweep.")
 @click.option("--rate", metavar="R[,R…]", help="Open loop: sessions a second. [default: 1]")
 @click.option(
-    "--speed", type=click.FloatRange(0, 1e6, min_open=True), default=1.0, help="A trace so many times as fast."
+    "--speed", type=click.FloatRange(0, 1e6, min_open=True), default=1.0, help="Arrivals, so many times as fast."
 )
 @click.option("--think", type=click.FloatRange(0, 1e3), default=1.0, help="Gaps in sessions so many times as long.")
 @click.option("--duration-s", type=Seconds(), help="Nothing is sent after this.")
@@ -29,28 +29,46 @@ _PATH = click.Path(path_type=Path)
 )
 @click.option("--warmup", type=click.IntRange(0, 10_000), default=4, help="Requests before each run, not counted.")
 @click.option("--api", type=click.Choice(["chat", "completions"]), help="[default: chat, or what URL ends in]")
-@click.option("--model", default="", metavar="NAME", help="[default: the server's only one]")
+@click.option(
+    "--model",
+    default="",
+    show_default=False,
+    metavar="NAME",
+    help="Model to ask for.  [default: the server's only one]",
+)
 @click.option("--tokenizer", metavar="PATH", help="tokenizer.json or its folder.  [default: the server's /tokenize]")
 @click.option("--no-tokenizer", is_flag=True, help="Take a word for a token, and the server's counts as they are.")
 @click.option("--ignore-eos/--no-ignore-eos", default=True, help="Ask for outputs of exactly the workload's lengths.")
 @click.option("--session-field", metavar="NAME", help="Field of the body that names the session.")
 @click.option("--extra", metavar="JSON", help="More fields of every body.")
-@click.option("--prompt-seed", type=click.IntRange(0), help="Of the texts.  [default: a new one, so no cache helps]")
-@click.option("--retries", type=click.IntRange(0, 100), default=0, help="After 429 and 503, as Retry-After says.")
+@click.option(
+    "--prompt-seed", type=click.IntRange(0), help="Makes the same texts again.  [default: a new one, so no cache helps]"
+)
+@click.option(
+    "--retries", type=click.IntRange(0, 100), default=0, help="Tries after a 429 or 503, each when Retry-After says."
+)
 @click.option("--done/--no-done", default=True, help="Whether a stream must end in [DONE].")
 @click.option("--connect-timeout-s", type=Seconds(), default=10.0)
 @click.option("--first-text-timeout-s", type=Seconds(), default=600.0)
 @click.option("--silence-timeout-s", type=Seconds(), default=120.0)
 @click.option("--timeout-s", type=Seconds(), default=3600.0, help="For a whole answer.")
-@click.option("--max-lateness-s", type=Seconds(), default=0.025, help="Of the load generator, p99; beyond: no result.")
+@click.option(
+    "--max-lateness-s",
+    type=Seconds(),
+    default=0.025,
+    help="Lateness of the load generator (p99) beyond which a run is no result.",
+)
 @click.option("--label", metavar="NAME", help="What a report calls it.  [default: the model]")
 @click.option("--out", type=_PATH, help="Directory of the results.  [default: bench-DATE-TIME]")
 @click.option("--json", "as_json", is_flag=True, help="The results as JSON lines on stdout.")
 def bench(**options: Any) -> None:
     """Measure the OpenAI-compatible server at URL.
 
-    The same requests as `headway simulate` makes of the same options. API key: HEADWAY_API_KEY or OPENAI_API_KEY.
-    Exit codes: 0, 1 for an error, 3 when a run is no result, 130 when interrupted.
+    The same requests as `headway simulate` makes of the same options. The API key is read from HEADWAY_API_KEY or
+    OPENAI_API_KEY (`headway serve` reads the keys that it accepts from HEADWAY_API_KEYS).
+
+    Exit codes: 0 when every run is a result, 1 for a mistake and 2 for one in an option, 3 when a run is no result,
+    130 when interrupted.
     """
     from headway.cli.benching import run_bench
 

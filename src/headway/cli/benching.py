@@ -193,7 +193,7 @@ def _digest(trace: Path | None) -> dict[str, str]:
 
 def _points(concurrency: str | None, rate: str | None, choice: WorkloadChoice) -> list[Point]:
     if concurrency and rate:
-        raise click.UsageError("--concurrency is a closed loop and --rate an open one: choose one")
+        raise click.UsageError("choose one: --rate (open loop) or --concurrency (closed loop)")
     if rate and choice.options["trace"]:
         raise click.UsageError("--rate: a trace has times of its own; use --speed, or --concurrency")
     if concurrency:

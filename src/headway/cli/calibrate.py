@@ -10,6 +10,7 @@ import click
 
 from headway.cli.one_line import INTERRUPTED
 from headway.cli.quantities import Seconds
+from headway.cli.serve import DTYPE_HELP
 
 if TYPE_CHECKING:
     from headway.catalog.machine import MachineFile
@@ -27,11 +28,11 @@ NUMBER_FORMATS = {"float32": "fp32", "bfloat16": "bf16"}
     default=Path("machine.json"),
     help="The machine file to write; its name ends in .json.",
 )
-@click.option("--dtype", type=click.Choice(["auto", *NUMBER_FORMATS]), default="auto", help="Of weights and KV.")
+@click.option("--dtype", type=click.Choice(["auto", *NUMBER_FORMATS]), default="auto", help=DTYPE_HELP)
 @click.option("--device", default="auto", help="auto, cpu, cuda or cuda:N.")
 @click.option("--budget", "budget_s", type=Seconds(), default=60.0, help="About how many seconds to measure for.")
 @click.option("--power-w", type=KNOWN, help="Watts under load, if known: not measured, for joules.")
-@click.option("--usd-per-hour", type=KNOWN, help="Of the machine, if known: not measured, for dollars.")
+@click.option("--usd-per-hour", type=KNOWN, help="Rent of the machine, if known: not measured, for dollars.")
 @click.option("--json", "as_json", is_flag=True, help="Print the file too.")
 def calibrate(
     model: str | None,

@@ -170,11 +170,11 @@ def roofline_question(
 @SYSTEM
 @ENGINE
 @option("--prompt", type=TOKENS, default=1024, help="Tokens of the prompt.")
-@option("--cached", type=click.IntRange(min=0), default=0, help="Of those, found in the cache.")
+@option("--cached", type=click.IntRange(min=0), default=0, help="Tokens of the prompt that are found in the cache.")
 @option("--output", type=TOKENS, default=256, help="Tokens generated.")
 @option("--batch", type=BATCH, default=32, help="Sequences in each decode step.")
-@option("--overhead", type=Number(1, 10), default=1.56, help="From the chip to the wall.")
-@option("--usd-per-kwh", type=Number(0, 100), default=0.08, help="Of electricity.")
+@option("--overhead", type=Number(1, 10), default=1.56, help="Power at the wall over that of the chips.")
+@option("--usd-per-kwh", type=Number(0, 100), default=0.08, help="Price of electricity.")
 @with_a_cut
 def receipt_question(
     system: str,
@@ -236,7 +236,7 @@ def pareto_question(slo: float | None, chart: Path | None, title: str | None, as
 @plan.command("best")
 @searching
 @option("--slo", type=SLO, required=True, help="Tokens/s that each user must get.")
-@option("--count", type=click.IntRange(1, 100), default=5, help="How many to show.")
+@option("--count", type=click.IntRange(1, 100), default=5, help="Configurations to show.")
 def best_question(slo: float, count: int, as_json: bool, **searched: Any) -> None:
     """The best few configurations that give every user the SLO, and why the first is first."""
     from headway.cli.plan_text import show_best

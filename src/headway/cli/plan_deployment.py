@@ -35,10 +35,10 @@ MONEY = Number(0, 1e9)
 _CUT = ("tensor", "pipeline", "expert", "data", "context_parallel")
 _MODEL = ("model", "weights", "experts", "kv", "overlays")
 CHART = option("--chart", type=click.Path(path_type=Path), help="Draw it: a file ending in .html, .svg or .png.")
-TITLE = option("--title", help="Of the chart.")
+TITLE = option("--title", help="Title of the chart.")
 _RENT = "[default: the chip's rent in the catalog]"
 HOURLY = option("--usd-per-chip-hour", type=Number(0, 1e9, min_open=True), help=_RENT, show_default=False)
-LIFE = option("--life-years", type=FACTOR, default=4.0, help="Over which bought memory is paid off.")
+LIFE = option("--life-years", type=FACTOR, default=4.0, help="Years over which bought memory is paid off.")
 
 
 def on_a_system(command: Command) -> Command:
@@ -58,7 +58,7 @@ def a_request(batch: int = 32, prompt: int = 1024, output: int = 256) -> Decorat
             command
         )
         command = option("--output", type=TOKENS, default=output, help="Tokens generated.")(command)
-        command = option("--cached", type=click.IntRange(min=0), default=0, help="Of the prompt, found in the cache.")(
+        command = option("--cached", type=click.IntRange(min=0), default=0, help="Tokens of it found in the cache.")(
             command
         )
         return option("--prompt", type=TOKENS, default=prompt, help="Tokens of the prompt.")(mfu(0.7)(command))

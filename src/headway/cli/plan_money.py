@@ -23,6 +23,7 @@ from headway.cli.plan_options import (
     CATALOG,
     JSON,
     SLO,
+    Amount,
     Number,
     about_a_model,
     look_up,
@@ -33,7 +34,7 @@ from headway.cli.plan_options import (
 )
 from headway.cli.plan_show import show
 
-COUNT = Number(0, 1e18, min_open=True)
+COUNT = Amount(0, 1e18, min_open=True)
 
 
 @click.command("price")
@@ -42,12 +43,12 @@ COUNT = Number(0, 1e18, min_open=True)
 @HOURLY
 @option("--utilisation", type=SHARE, default=0.6, help="Share of the time that the replica is busy.")
 @option("--price", metavar="NAME", help="Sell at this API's prices (`headway plan list`).")
-@option("--input-usd", type=MONEY, help="Or at these: USD for a million new input tokens,")
-@option("--cached-usd", type=MONEY, help="cached ones,")
-@option("--output-usd", type=MONEY, help="and output tokens.")
-@option("--purchase-usd", type=MONEY, help="Of one chip with its share of the rest.  [default: the catalog's]")
-@option("--usd-per-kwh", type=MONEY, default=0.08)
-@option("--overhead", type=Number(1, 10), default=1.56, help="From the chip to the wall.")
+@option("--input-usd", type=MONEY, help="Sell at: USD for a million new input tokens.")
+@option("--cached-usd", type=MONEY, help="Sell at: USD for a million cached input tokens.")
+@option("--output-usd", type=MONEY, help="Sell at: USD for a million output tokens.")
+@option("--purchase-usd", type=MONEY, help="Price of one chip with its share of the rest.  [default: the catalog's]")
+@option("--usd-per-kwh", type=MONEY, default=0.08, help="Price of electricity.")
+@option("--overhead", type=Number(1, 10), default=1.56, help="Power at the wall over that of the chips.")
 def price_question(
     usd_per_chip_hour: float | None,
     utilisation: float,
@@ -91,7 +92,7 @@ def price_question(
 @click.command("fast-mode")
 @searching
 @option("--slo", type=SLO, default=50.0, help="Tokens/s a user of the ordinary mode.")
-@option("--times", type=FACTOR, default=2.5, help="As fast.")
+@option("--times", type=FACTOR, default=2.5, help="So many times as fast is the fast mode.")
 def fast_mode_question(slo: float, times: float, as_json: bool, **searched: Any) -> None:
     """The price multiplier of a fast mode, by the frontier."""
     from headway.planner.fast_mode import fast_mode_report
@@ -104,7 +105,7 @@ def fast_mode_question(slo: float, times: float, as_json: bool, **searched: Any)
 @click.command("implied")
 @click.argument("price")
 @option("--system", default="hgx-h100", help="Whose ridge and links are supposed.")
-@option("--active", type=COUNT, nargs=2, default=(2e10, 2e11), help="Least and most active parameters supposed.")
+@option("--active", type=COUNT, nargs=2, default=("20G", "200G"), help="Least and most active parameters supposed.")
 @HOURLY
 @LIFE
 @CATALOG
@@ -133,16 +134,16 @@ def implied_question(
 @click.command("fleet")
 @on_a_system
 @a_request(prompt=4096, output=512)
-@option("--users", type=COUNT, default=1e7)
-@option("--requests-per-day", type=COUNT, default=20.0, help="Of a user.")
-@option("--peak", type=Number(1, 100), default=2.0, help="Over the mean.")
-@option("--growth", type=FACTOR, default=3.0, help="Of users, as a factor a year.")
-@option("--years", type=click.IntRange(0, 30), default=3)
-@option("--training-share", type=Number(0, 1, max_open=True), default=0.5, help="Of all chips.")
-@option("--utilisation", type=SHARE, default=0.6, help="At the peak.")
-@option("--transceivers", type=Number(0, 100), default=6.0, help="Of a chip.")
-@option("--transceiver-w", type=Number(0, 1000), default=30.0, help="Of each.")
-@option("--overhead", type=Number(1, 10), default=1.56, help="From the chip to the wall.")
+@option("--users", type=COUNT, default="10M", help="Users at the start.")
+@option("--requests-per-day", type=COUNT, default=20.0, help="Requests of a user.")
+@option("--peak", type=Number(1, 100), default=2.0, help="Load at the peak, over the mean.")
+@option("--growth", type=FACTOR, default=3.0, help="Growth of users: a factor a year.")
+@option("--years", type=click.IntRange(0, 30), default=3, help="Years to look ahead.")
+@option("--training-share", type=Number(0, 1, max_open=True), default=0.5, help="Share of all chips that train.")
+@option("--utilisation", type=SHARE, default=0.6, help="Share of the time that replicas are busy, at the peak.")
+@option("--transceivers", type=Number(0, 100), default=6.0, help="Optical transceivers a chip.")
+@option("--transceiver-w", type=Number(0, 1000), default=30.0, help="Watts of a transceiver.")
+@option("--overhead", type=Number(1, 10), default=1.56, help="Power at the wall over that of the chips.")
 def fleet_question(
     users: float,
     requests_per_day: float,
@@ -181,12 +182,12 @@ def fleet_question(
 
 @click.command("lifetime")
 @about_a_model
-@option("--training-tokens", type=COUNT, default=15e12)
-@option("--tokens-per-s", type=COUNT, default=50e6, help="Output tokens that the whole fleet serves.")
-@option("--days", type=FACTOR, default=60.0, help="That the model is served.")
+@option("--training-tokens", type=COUNT, default="15T", help="Tokens that the model was trained on.")
+@option("--tokens-per-s", type=COUNT, default="50M", help="Output tokens that the whole fleet serves.")
+@option("--days", type=FACTOR, default=60.0, help="Days for which the model is served.")
 @option("--input-over-output", type=Number(0, 1e6), default=4.0, help="New prompt tokens an output token.")
-@option("--training-mfu", type=SHARE, default=0.4)
-@option("--serving-mfu", type=SHARE, default=0.2)
+@option("--training-mfu", type=SHARE, default=0.4, help="Share of the chips' FLOP/s that training gets.")
+@option("--serving-mfu", type=SHARE, default=0.2, help="Share of the chips' FLOP/s that serving gets.")
 def lifetime_question(
     training_tokens: float,
     tokens_per_s: float,

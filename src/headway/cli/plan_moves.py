@@ -25,7 +25,7 @@ from headway.cli.plan_show import show
 
 @click.command("prefix")
 @on_a_system
-@option("--tokens", type=TOKENS, default=100_000, help="Of the prefix.")
+@option("--tokens", type=TOKENS, default=100_000, help="Tokens of the prefix.")
 @mfu(0.5)
 @HOURLY
 @LIFE
@@ -61,7 +61,12 @@ def load_question(batch: int, context: int, as_json: bool, **asked: Any) -> None
 @a_request()
 @option("--round-trip-s", type=Number(0, 60), default=0.137, help="There and back; Seoul to Oregon: 0.137.")
 @option("--distance-m", type=Number(0, 2.1e7), help="In its place: the straight line to the region.")
-@option("--utilisation", type=Number(0, 1, max_open=True), default=0.5, help="Of the node, for the queue.")
+@option(
+    "--utilisation",
+    type=Number(0, 1, max_open=True),
+    default=0.5,
+    help="Share of the time that the node is busy, for the queue.",
+)
 @option("--handshakes", type=click.IntRange(0, 10), default=0, help="Round trips before the request; 2 when cold.")
 @CHART
 @TITLE

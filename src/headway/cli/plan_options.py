@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,6 +31,19 @@ class Number(click.FloatRange):
         return number
 
 
+class Amount(Number):
+    """A number, alone or with k, M, G or T behind it."""
+
+    name = "amount"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if match := _AMOUNT.fullmatch(str(value)):
+            value = float(match[1]) * _FACTORS[match[2]]
+        return super().convert(value, param, ctx)
+
+
+_AMOUNT = re.compile(r"(\d{1,15}(?:\.\d{1,9})?) ?([kMGT])")
+_FACTORS = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 TOKENS = click.IntRange(1, 1_000_000_000)
 BATCH = click.IntRange(1, 10_000_000)
 CHIPS = click.IntRange(1, 100_000)
@@ -49,14 +63,14 @@ def option(*names: str, **settings: Any) -> Decorator:
 CATALOG = option(
     "--catalog", "overlays", multiple=True, type=click.Path(path_type=Path), help="Directory of own facts."
 )
-JSON = option("--json", "as_json", is_flag=True, help="SI units, named in the keys.")
+JSON = option("--json", "as_json", is_flag=True, help="One JSON object; SI units, named in the keys.")
 SYSTEM = option("--system", default="hgx-h100", help="Chips and links, by name, or a file of headway calibrate.")
 ENGINE = option("--engine", default="vllm", help="Whose fit is shown beside the floor, if there is one.")
 
 _MODEL = (
     click.argument("model"),
     option("--weights", default="bf16", help="Number format of the weights, as fp8 or mxfp4."),
-    option("--experts", help="That of the routed experts.  [default: as --weights]"),
+    option("--experts", help="Number format of the routed experts.  [default: as --weights]"),
     option("--kv", default="bf16", help="Number format of the cache."),
     CATALOG,
     JSON,
@@ -70,12 +84,12 @@ _CUT = (
 )
 _SEARCH = (
     click.argument("model"),
-    option("--system", "systems", multiple=True, default=["hgx-h100"], help="One or several."),
-    option("--weights", "formats", multiple=True, default=["bf16"], help="One or several."),
+    option("--system", "systems", multiple=True, default=["hgx-h100"], help="Chips and links: one name or several."),
+    option("--weights", "formats", multiple=True, default=["bf16"], help="Number formats: one or several."),
     option("--kv", default="bf16", help="Number format of the cache."),
     option("--engine", default="vllm", help="Its fits are used if every chip has one."),
     option("--context", type=TOKENS, default=8192, help="Tokens of each sequence."),
-    option("--max-chips", type=click.IntRange(1, 72), default=72, help="Of one replica."),
+    option("--max-chips", type=click.IntRange(1, 72), default=72, help="Most chips of one replica."),
     CATALOG,
     JSON,
 )

@@ -16,8 +16,22 @@ _BATCHES = [1, 2, 4, 8, 16, 32, 64, 128, 256]
 
 @click.command("decode")
 @on_a_system
-@option("--batch", "batches", type=BATCH, multiple=True, default=_BATCHES, help="One or several.")
-@option("--context", "contexts", type=TOKENS, multiple=True, default=[8192], help="One or several.")
+@option(
+    "--batch",
+    "batches",
+    type=BATCH,
+    multiple=True,
+    default=_BATCHES,
+    help="Sequences in a step: one number or several.",
+)
+@option(
+    "--context",
+    "contexts",
+    type=TOKENS,
+    multiple=True,
+    default=[8192],
+    help="Tokens of each sequence: one number or several.",
+)
 def decode_question(batches: tuple[int, ...], contexts: tuple[int, ...], as_json: bool, **asked: Any) -> None:
     """Decode time, tokens/s a user and a chip, over batch and context."""
     from headway.planner.decoding import decode_report
@@ -96,7 +110,7 @@ def energy_question(batch: int, context: int, as_json: bool, **asked: Any) -> No
 @option("--batch", "batches", type=BATCH, multiple=True, default=[1, 8, 32, 128], help="Loads: one or several.")
 @option("--context", type=TOKENS, default=8192, help="Tokens of each sequence.")
 @option("--acceptance", type=SHARE, default=0.7, help="Chance that a drafted token is accepted.")
-@option("--draft-share", type=Number(0, 10), default=0.05, help="Of a plain step, that one draft takes.")
+@option("--draft-share", type=Number(0, 10), default=0.05, help="Share of a plain step that one draft takes.")
 @option("--deepest", type=click.IntRange(1, 16), default=8, help="Most drafts tried.")
 def speculation_question(
     batches: tuple[int, ...],
@@ -119,7 +133,12 @@ def speculation_question(
 @click.command("disaggregate")
 @on_a_system
 @a_request(prompt=8192, output=512)
-@option("--prefill-system", metavar="SYSTEM", help="Of the prefill pool.  [default: --system]", show_default=False)
+@option(
+    "--prefill-system",
+    metavar="SYSTEM",
+    help="Chips and links of the prefill pool.  [default: --system]",
+    show_default=False,
+)
 @option("--prefill-tensor", type=CHIPS, help="Tensor parallelism there.  [default: --tensor]", show_default=False)
 @option("--slo", "slos", type=SLO, multiple=True, help="Tokens/s a user.  [default: around --batch's speed]")
 def disaggregate_question(
@@ -149,9 +168,11 @@ def disaggregate_question(
 
 @click.command("afd")
 @on_a_system
-@option("--attention-chips", type=CHIPS, default=8, help="Of --system, which keeps the cache.")
-@option("--feed-forward-system", metavar="SYSTEM", default="lpx-256", help="That multiplies the feed-forward.")
-@option("--feed-forward-chips", type=CHIPS, default=256, help="Of it.")
+@option("--attention-chips", type=CHIPS, default=8, help="Chips of --system, which keep the cache.")
+@option(
+    "--feed-forward-system", metavar="SYSTEM", default="lpx-256", help="Chips and links that multiply the feed-forward."
+)
+@option("--feed-forward-chips", type=CHIPS, default=256, help="Chips of that system.")
 @option("--batch", type=BATCH, default=64, help="Sequences.")
 @option("--context", type=TOKENS, default=8192, help="Tokens of each sequence.")
 def afd_question(

@@ -10,6 +10,7 @@ import click
 from headway.cli.quantities import ByteSize, Seconds
 
 COUNT = click.IntRange(min=1)
+DTYPE_HELP = "Numbers of weights and KV. auto: float32 on a CPU, bfloat16 on a GPU."
 
 
 @click.command(context_settings={"show_default": True})
@@ -17,10 +18,16 @@ COUNT = click.IntRange(min=1)
 @click.option("--host", default="127.0.0.1", help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, help="0 takes any free one.")
 @click.option("--served-model-name", metavar="NAME", help="What the API calls the model.  [default: its own name]")
-@click.option("--api-key", "api_keys", multiple=True, metavar="KEY", help="Also HEADWAY_API_KEYS, with commas between.")
+@click.option(
+    "--api-key",
+    "api_keys",
+    multiple=True,
+    metavar="KEY",
+    help="A key that is accepted; repeatable. Also HEADWAY_API_KEYS, with commas between.",
+)
 @click.option("--allowed-host", "allowed_hosts", multiple=True, metavar="NAME", help="One more name in Host headers.")
 @click.option("--access-log", is_flag=True, help="One line on stderr for each request.")
-@click.option("--dtype", type=click.Choice(["auto", "float32", "bfloat16"]), default="auto", help="Of weights and KV.")
+@click.option("--dtype", type=click.Choice(["auto", "float32", "bfloat16"]), default="auto", help=DTYPE_HELP)
 @click.option("--device", default="auto", help="auto, cpu, cuda or cuda:N.")
 @click.option("--block-size", type=COUNT, default=16, help="Tokens in a KV block: a power of two.")
 @click.option("--kv-bytes", type=ByteSize(), help="Memory for KV, as 2GiB.  [default: from what is free]")
@@ -53,7 +60,8 @@ def serve(**options: Any) -> None:
     """Serve MODEL over the OpenAI API.
 
     MODEL is a directory in Hugging Face form, a .gguf file, or an id on the Hugging Face hub; without it a small
-    default model is fetched and kept.
+    default model is fetched and kept. Clients send a key of HEADWAY_API_KEYS; `headway bench` reads its own from
+    HEADWAY_API_KEY.
     """
     # Servers need much that other commands do not.
     from headway.cli.serving import serve_model
