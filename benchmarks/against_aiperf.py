@@ -1,7 +1,7 @@
 """The same closed-loop load by `headway bench` and by NVIDIA's AIPerf, in turns: do their figures agree?
 
-    python -m venv /tmp/aiperf && /tmp/aiperf/bin/pip install aiperf
-    python benchmarks/against_aiperf.py --aiperf /tmp/aiperf/bin/aiperf --tokenizer FOLDER [--url URL --model NAME]
+    python -m venv DIR && DIR/bin/pip install aiperf
+    python benchmarks/against_aiperf.py --aiperf DIR/bin/aiperf --tokenizer FOLDER [--url URL --model NAME]
 
 Without --url both measure a server of this script, whose delays are known and printed beside. AIPerf leaves
 the chat template out of a prompt's length, so ours is asked for what it adds as well. Agreement: the means of the
