@@ -16,6 +16,7 @@ import asyncio
 import contextlib
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -92,11 +93,13 @@ def _race(parser: argparse.ArgumentParser, arguments: argparse.Namespace, watch:
 
 
 def main() -> int:
-    """0, or 1 when Headway gave a wrong answer or none, or 130 after Ctrl-C."""
+    """0, or 1 when Headway gave a wrong answer or none, or 130 after Ctrl-C or SIGTERM."""
     parser = _parser()
     arguments = parser.parse_args()
     # A spinner on a terminal, nothing elsewhere.
     watch = Console(stderr=True).status("")
+    # Ended either way, it stops the engine whose turn it is.
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     race, results, status = _race(parser, arguments, watch), Results(), 0
     try:
         with watch if watch.console.is_terminal else contextlib.nullcontext():

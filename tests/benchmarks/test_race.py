@@ -123,16 +123,26 @@ def test_headway_beside_an_absent_peer(tmp_path: Path) -> None:
     assert report["engines"]["llamacpp-q4_0"]["status"].startswith("not installed")
 
 
-def test_ctrl_c_keeps_what_is_done(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_keeps_what_is_done_and_leaves_no_engine(tmp_path: Path, number: signal.Signals) -> None:
     model = write_tiny_model(tmp_path / "model")
     options = ["--engines", "headway", "--jobs", "A1", "--runs", "1000", "--shrink", "16", "--threads", "1"]
     command = [sys.executable, str(SCRIPT), "--json", "--model", str(model), "--headway", "--kv-bytes 32MiB", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         first = process.stderr.readline()
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         output, rest = process.communicate(timeout=100)
     assert first.startswith("run 1  A1  headway"), first + rest
     assert process.returncode == 130
     assert "Traceback" not in rest
     assert json.loads(output)["engines"]["headway"]["jobs"]["A1"]["right"] >= 8
+    left = [path for path in Path("/proc").glob("[0-9]*/cmdline") if str(model).encode() in _read(path)]
+    assert not left
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from typing import Literal
-
-BlockState = Literal["free", "computing", "valid"]
 
 
 class BlockPool:
@@ -39,11 +36,6 @@ class BlockPool:
     @property
     def num_held(self) -> int:
         return self.num_blocks - self.num_available
-
-    def state(self, block: int) -> BlockState:
-        if self._keys[block] is not None:
-            return "valid"
-        return "computing" if self._refs[block] else "free"
 
     def find(self, key: bytes) -> int | None:
         return self._index.get(key)

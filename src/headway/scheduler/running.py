@@ -60,10 +60,6 @@ class Running:
     def has_leaving(self) -> bool:
         return bool(self._leaving)
 
-    @property
-    def leaving(self) -> tuple[Sequence, ...]:
-        return tuple(self._leaving)
-
     def seat(self, sequence: Sequence, hit: Hit, now_ns: int) -> None:
         """Gives the sequence a slot and the blocks of its hit, which are held already."""
         size = self.config.block_size
