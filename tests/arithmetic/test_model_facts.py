@@ -5,9 +5,16 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from headway.arithmetic.cache import cache_terms, kv_bytes, kv_bytes_constant, kv_bytes_per_token
+from headway.arithmetic.cache import (
+    cache_terms,
+    kv_bytes,
+    kv_bytes_constant,
+    kv_bytes_per_layer,
+    kv_bytes_per_token,
+)
 from headway.arithmetic.formats import Precision
 from headway.arithmetic.parameters import parameters
 from tests.arithmetic.models import all_names, catalog, model
@@ -71,6 +78,15 @@ def test_cache_grows_by_the_token_and_then_only_by_what_grows(name: str) -> None
     assert sizes == sorted(sizes)
     assert sizes[5] - sizes[4] == kv_bytes_per_token(shape, bf16) * 16384
     assert sizes[5] == kv_bytes_constant(shape, bf16) + kv_bytes_per_token(shape, bf16) * 32768
+
+
+@pytest.mark.parametrize("name", all_names())
+def test_a_sequences_cache_is_that_of_its_layers(name: str) -> None:
+    shape, bf16 = model(name), Precision()
+    lengths = np.array([[0, 100], [5000, 200_000]])
+    by_layer = kv_bytes_per_layer(shape, lengths, bf16)
+    assert by_layer.shape == (len(shape.layers), 2, 2)
+    assert by_layer.sum(0).ravel().tolist() == [kv_bytes(shape, n, bf16) for n in lengths.ravel().tolist()]
 
 
 def test_parts_of_llama_70b() -> None:

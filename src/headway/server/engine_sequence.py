@@ -43,10 +43,6 @@ class OpenSequence:
         self._first_ns = self._last_ns = 0
 
     @property
-    def has_emitted(self) -> bool:
-        return bool(self._emitted)
-
-    @property
     def timeout_ns(self) -> int | None:
         """What is left of its time in the queue; None without a deadline, or once it has begun."""
         if self._submit.timeout_ns is None or self.begun:
