@@ -1,9 +1,11 @@
 """The same closed-loop load by `headway bench` and by NVIDIA's AIPerf, in turns: do their figures agree?
 
     python -m venv DIR && DIR/bin/pip install aiperf
-    python benchmarks/against_aiperf.py --aiperf DIR/bin/aiperf --tokenizer FOLDER [--url URL --model NAME]
+    python benchmarks/against_aiperf.py --aiperf DIR/bin/aiperf --tokenizer FOLDER [--headway FOLDER]
 
-Without --url both measure a server of this script, whose delays are known and printed beside. AIPerf leaves
+With --headway both measure `headway serve FOLDER`, whose engine has one thread (load generators need a core too) and no
+prefix cache (AIPerf's prompts follow from its seed: the second run would measure the cache). With --url and --model
+they measure that server; otherwise one of this script, whose delays are known and printed beside. AIPerf leaves
 the chat template out of a prompt's length, so ours is asked for what it adds as well. Agreement: the means of the
 two differ by no more than the runs of either do among themselves, or by 5%.
 """
@@ -17,9 +19,13 @@ import multiprocessing
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
+
+from serving.headway_server import headway_server
 
 TTFT_S, GAP_S = 0.2, 0.02
 TOLERANCE = 0.05
@@ -78,6 +84,34 @@ async def serve(told: Connection) -> None:
 
 def serve_process(told: Connection) -> None:
     asyncio.run(serve(told))
+
+
+@contextmanager
+def served(options: argparse.Namespace) -> Iterator[str]:
+    """The URL of what is measured."""
+    if options.url is not None:
+        yield options.url
+    elif options.headway is not None:
+        options.model = options.headway.name
+        with headway_server(options.headway, "--no-prefix-cache", threads=1) as url:
+            yield url
+    else:
+        with paced_server() as url:
+            print(f"known: TTFT {1000 * TTFT_S:g} ms, TPOT {1000 * GAP_S:g} ms, end to end ", end="")
+            print(f"{1000 * (TTFT_S + (options.output - 1) * GAP_S):g} ms")
+            yield url
+
+
+@contextmanager
+def paced_server() -> Iterator[str]:
+    near, far = multiprocessing.get_context("spawn").Pipe()
+    server = multiprocessing.get_context("spawn").Process(target=serve_process, args=(far,), daemon=True)
+    server.start()
+    try:
+        yield f"http://127.0.0.1:{near.recv()}"
+    finally:
+        server.terminate()
+        server.join()
 
 
 def ours(options: argparse.Namespace, seed: int, overhead: int) -> Figures:
@@ -146,6 +180,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--aiperf", type=Path, required=True, help="its executable")
     parser.add_argument("--tokenizer", type=Path, required=True, help="folder with the model's tokenizer")
+    parser.add_argument("--headway", type=Path, help="folder of a model, as --tokenizer")
     parser.add_argument("--url")
     parser.add_argument("--model", default="paced")
     parser.add_argument("--concurrency", type=int, default=4)
@@ -154,25 +189,14 @@ def main() -> None:
     parser.add_argument("--output", type=int, default=32)
     parser.add_argument("--repeats", type=int, default=2)
     options = parser.parse_args()
-    server = None
-    if options.url is None:
-        near, far = multiprocessing.get_context("spawn").Pipe()
-        server = multiprocessing.get_context("spawn").Process(target=serve_process, args=(far,), daemon=True)
-        server.start()
-        options.url = f"http://127.0.0.1:{near.recv()}"
-        print(f"known: TTFT {1000 * TTFT_S:g} ms, TPOT {1000 * GAP_S:g} ms, end to end ", end="")
-        print(f"{1000 * (TTFT_S + (options.output - 1) * GAP_S):g} ms")
-    overhead = template_tokens(options)
-    mine: list[Figures] = []
-    other: list[Figures] = []
-    for repeat in range(options.repeats):
-        mine.append(ours(options, 2 * repeat, overhead))
-        other.append(theirs(options, 2 * repeat + 1))
-    agreed = compared(mine, other)
-    if server is not None:
-        server.terminate()
-        server.join()
-    sys.exit(not agreed)
+    with served(options) as options.url:
+        overhead = template_tokens(options)
+        mine: list[Figures] = []
+        other: list[Figures] = []
+        for repeat in range(options.repeats):
+            mine.append(ours(options, 2 * repeat, overhead))
+            other.append(theirs(options, 2 * repeat + 1))
+    sys.exit(not compared(mine, other))
 
 
 if __name__ == "__main__":

@@ -15,12 +15,9 @@ import argparse
 import asyncio
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -45,12 +42,11 @@ from headway.simulator.results import Quantiles, quantiles
 from headway.simulator.router import RoundRobin
 from headway.simulator.simulation import Setup
 from headway.workload.call import Call, Workload
+from serving.headway_server import HEADWAY, headway_server
 
-HEADWAY = (str(Path(sys.executable).with_name("headway")),)
 BLOCK = 16
 SHARED_TOKENS = 64
 ALLOWED = 0.15
-READY_S = 120.0
 
 
 @dataclass(frozen=True)
@@ -89,22 +85,6 @@ def plain_tokens(directory: Path) -> list[int]:
     return [ids[0] for ids in encoded if len(ids) == 1]
 
 
-@contextmanager
-def serving(directory: Path, dtype: str, log: Path) -> Iterator[str]:
-    """The URL of a server of its own."""
-    command = [*HEADWAY, "serve", str(directory), "--port", "0", "--dtype", dtype, "--step-log", str(log)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
-        try:
-            assert server.stdout is not None
-            line = server.stdout.readline()
-            if "http" not in line:
-                raise SystemExit("the server did not start")
-            yield line.split()[-1]
-        finally:
-            server.send_signal(signal.SIGINT)
-            server.wait(READY_S)
-
-
 async def drive(url: str, name: str, trace: Trace) -> list[Record]:
     """A request by itself first, so that the first of the trace finds everything warm."""
     client = Client(endpoint(url, model=name, api="completions"), ClientSettings())
@@ -127,7 +107,7 @@ async def drive(url: str, name: str, trace: Trace) -> list[Record]:
 
 
 def real_run(directory: Path, dtype: str, trace: Trace, log: Path) -> dict[str, Quantiles]:
-    with serving(directory, dtype, log) as url:
+    with headway_server(directory, "--dtype", dtype, "--step-log", str(log)) as url:
         records = asyncio.run(drive(url, directory.name, trace))
     asked = {call.id: call.num_output_tokens for call in trace.calls}
     for record in records:
