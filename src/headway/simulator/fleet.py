@@ -12,6 +12,7 @@ from headway.scheduler.request import Request
 from headway.scheduler.sequence import Finished
 from headway.simulator.block_keys import BlockKeys
 from headway.simulator.executor import STOP, Timer
+from headway.simulator.observer import Observer
 from headway.simulator.record import Record
 from headway.simulator.replica import ARRIVAL, Replica
 from headway.simulator.router import Load, Router
@@ -49,7 +50,14 @@ class _InProgress:
 class Fleet:
     """Law: every call of the workload is recorded exactly once, unless the run is interrupted."""
 
-    def __init__(self, config: FleetConfig, timer: Timer, router: Router, on_record: Callable[[Record], None]) -> None:
+    def __init__(
+        self,
+        config: FleetConfig,
+        timer: Timer,
+        router: Router,
+        on_record: Callable[[Record], None],
+        observer: Observer | None = None,
+    ) -> None:
         if config.num_replicas < 1:
             raise WorkloadError(f"replicas must be at least 1, not {config.num_replicas}")
         self.config = config
@@ -57,7 +65,7 @@ class Fleet:
         self.router = router
         self._on_record = on_record
         self.replicas = [
-            Replica(i, self.world, config.scheduler, timer, self._ended, config.jumps)
+            Replica(i, self.world, config.scheduler, timer, self._ended, config.jumps, observer)
             for i in range(config.num_replicas)
         ]
         blocks = config.scheduler.groups[0].num_blocks

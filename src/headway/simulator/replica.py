@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from headway.scheduler.config import SchedulerConfig
     from headway.scheduler.request import Request
     from headway.scheduler.sequence import Finished
+    from headway.simulator.observer import Observer
 
 ARRIVAL = 1 << 20
 """Priority of arrivals: at equal times after all steps that end (their priority is the replica's number)."""
@@ -28,7 +29,14 @@ class Replica:
     """Plan, execute, commit, as the engine's step loop does. One plan is in flight at a time."""
 
     def __init__(
-        self, index: int, world: World, config: SchedulerConfig, timer: Timer, on_end: OnEnd, jumps: bool = True
+        self,
+        index: int,
+        world: World,
+        config: SchedulerConfig,
+        timer: Timer,
+        on_end: OnEnd,
+        jumps: bool = True,
+        observer: Observer | None = None,
     ) -> None:
         self.index = index
         self.config = config
@@ -36,6 +44,7 @@ class Replica:
         self.executor = ModelledExecutor(world, timer, config.max_running, jumps)
         self._world = world
         self._on_end = on_end
+        self._observer = observer
         self._busy = False
         self._starting = False
         self._submission = 0
@@ -69,6 +78,8 @@ class Replica:
         if isinstance(plan, StepPlan):
             self._busy = True
             self.executor.submit(plan)
+            if self._observer is not None:
+                self._observer.planned(self.index, plan, self._world.now_ns)
             self._await()
         elif isinstance(plan, WakeAt):
             self._world.at(max(plan.time_ns, self._world.now_ns + 1), START, self._start)
@@ -85,7 +96,10 @@ class Replica:
         outcome = self.executor.collect()
         for fact in self.executor.take_facts():
             self.scheduler.tell(fact)
-        self.scheduler.commit(outcome, self._world.now_ns)
+        now_ns = self._world.now_ns
+        self.scheduler.commit(outcome, now_ns)
+        if self._observer is not None:
+            self._observer.stepped(self.index, outcome, now_ns, self.scheduler.stats(), self.executor.bound_ns)
         self._hand_over()
         self._step()
 

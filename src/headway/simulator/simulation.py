@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from headway.arithmetic.shape import ModelShape
     from headway.catalog import Figure, System
     from headway.scheduler.config import CacheGroup
+    from headway.simulator.observer import Observer
     from headway.workload.call import Workload
 
 Batching = Literal["continuous", "static"]
@@ -111,6 +112,7 @@ def simulate(
     slo: Slo | None = None,
     sink: Sink | None = None,
     on_progress: Callable[[int], None] | None = None,
+    observer: Observer | None = None,
 ) -> Summary:
     """Runs the workload to its end; on KeyboardInterrupt the summary is of what had ended by then.
 
@@ -122,11 +124,13 @@ def simulate(
         results.add(record)
         if sink is not None:
             sink.add(record)
+        if observer is not None:
+            observer.recorded(record)
         if on_progress is not None:
             on_progress(results.num_records)
 
     config = FleetConfig(setup.num_replicas, setup.scheduler_config(), setup.max_output_tokens, setup.jumps)
-    fleet = Fleet(config, setup.step_time(), make_router(setup.router, setup.block_size), on_record)
+    fleet = Fleet(config, setup.step_time(), make_router(setup.router, setup.block_size), on_record, observer)
     interrupted = False
     try:
         fleet.run(workload)

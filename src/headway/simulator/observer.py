@@ -1,0 +1,28 @@
+"""Who watches a run as it goes; without one, nothing is paid."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from headway.scheduler.contract import StepOutcome, StepPlan
+    from headway.scheduler.scheduler import SchedulerStats
+    from headway.simulator.record import Record
+
+
+class Observer(Protocol):
+    """Told in the order of the virtual clock; changes nothing."""
+
+    def planned(self, replica: int, plan: StepPlan, now_ns: int) -> None:
+        """A step begins."""
+
+    def stepped(
+        self, replica: int, outcome: StepOutcome, now_ns: int, stats: SchedulerStats, bound_ns: Sequence[int]
+    ) -> None:
+        """The oldest step that was begun is over and committed. `bound_ns`: all of the replica's busy time so far, by
+        what bound it (BOUNDS).
+        """
+
+    def recorded(self, record: Record) -> None:
+        """A call has ended or was refused."""
