@@ -85,6 +85,7 @@ class Planner:
             admitted=tuple(self.admitted),
             blocks=changes,
             loads=(),
+            saves=(),
             prefix_groups=(),
             repeats=1,
         )

@@ -108,6 +108,18 @@ class Drive:
                 return
         raise AssertionError(f"still busy after {max_steps} steps: {self.scheduler.stats()}")
 
+    def finish_transfer(self, number: int, ok: bool = True) -> None:
+        self.body.finish_transfer(number, ok)
+        self.brain.arrived(number, ok, self.now_ns)
+        self.check()
+
+    def settle(self) -> None:
+        """Runs, and ends transfers, until there is neither work nor transfer."""
+        self.run()
+        while self.body.transfers:
+            self.finish_transfer(next(iter(self.body.transfers)))
+            self.run()
+
     def check(self) -> None:
         for finished in self.brain.take_ended():
             assert finished.id not in self.ended, "a request ended twice"

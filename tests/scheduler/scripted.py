@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from headway.scheduler.config import SchedulerConfig
-from headway.scheduler.contract import IN_FLIGHT, StepOutcome, StepPlan
+from headway.scheduler.contract import DEVICE, IN_FLIGHT, Load, Save, StepOutcome, StepPlan
 
 Script = Callable[[str, int], int]
 """(request id, position) → the token that the model draws there."""
@@ -51,6 +51,9 @@ class ScriptedExecutor:
         """By group and block: offset → all tokens up to that position, which is what KV depends on."""
         self.pending: deque[StepPlan] = deque()
         self.loads: dict[int, StepPlan] = {}
+        self.transfers: dict[int, Load | Save] = {}
+        self.tiers: dict[str, dict[int, list[dict[int, tuple[int, ...]]]]] = {t.name: {} for t in self.config.tiers}
+        """By tier and block: what each group's block held."""
         self.computed_tokens = 0
         self.plans: list[StepPlan] = []
 
@@ -80,6 +83,24 @@ class ScriptedExecutor:
             table[change.slots, change.indices] = change.blocks
         for load in plan.loads:
             self.loads[load.transfer] = plan
+        self.transfers |= {transfer.transfer: transfer for transfer in (*plan.loads, *plan.saves)}
+
+    def finish_transfer(self, number: int, ok: bool = True) -> None:
+        """Copies at the last moment that the contract allows; a failed one leaves rubbish."""
+        transfer = self.transfers.pop(number)
+        if isinstance(transfer, Load):
+            for i, source in enumerate(transfer.sources.tolist()):
+                for g, memory in enumerate(self.memory):
+                    held = self.tiers[transfer.tier][source][g] if ok else {}
+                    memory[int(transfer.blocks[g][i])] = dict(held)
+            return
+        for i, target in enumerate(transfer.targets.tolist()):
+            self.tiers[transfer.tier][target] = self._source(transfer, i) if ok else [{} for _ in self.memory]
+
+    def _source(self, save: Save, i: int) -> list[dict[int, tuple[int, ...]]]:
+        if save.source != DEVICE:
+            return self.tiers[save.source][int(save.blocks[0][i])]
+        return [dict(memory[int(blocks[i])]) for memory, blocks in zip(self.memory, save.blocks, strict=True)]
 
     def _run(self, plan: StepPlan) -> StepOutcome:
         assert plan.counts.sum() <= self.config.max_step_tokens

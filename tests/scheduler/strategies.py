@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from headway.scheduler.config import CacheGroup, SchedulerConfig, Speculation
+from headway.scheduler.config import CacheGroup, SchedulerConfig, Speculation, Tier
 
 groups = st.sampled_from(
     [
@@ -15,6 +15,8 @@ groups = st.sampled_from(
         (CacheGroup("full", 24), CacheGroup("state", 3)),
     ]
 )
+
+tiers = st.sampled_from([(), (Tier("dram", 30),), (Tier("dram", 9, ttl_ns=9_000), Tier("ssd", 30), Tier("far", 90))])
 
 configs = st.builds(
     SchedulerConfig,
@@ -27,6 +29,9 @@ configs = st.builds(
     prefix_caching=st.booleans(),
     batching=st.sampled_from(["continuous", "continuous", "static"]),
     reservation=st.sampled_from(["demand", "demand", "worst_case"]),
+    tiers=tiers,
+    kv_ttl_ns=st.sampled_from([None, None, 3_000]),
+    transfer_timeout_ns=st.sampled_from([5_000, 1_000_000]),
     speculation=st.one_of(st.none(), st.builds(Speculation, max_depth=st.integers(1, 6), max_step_drafts=st.just(8))),
 )
 

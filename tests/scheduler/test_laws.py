@@ -89,6 +89,11 @@ class Brain(RuleBasedStateMachine):
         self.drive.body.fail_next = "out of memory"
         self.drive.collect()
 
+    @rule(data=st.data(), ok=st.booleans())
+    @precondition(lambda self: self.drive.body.transfers)
+    def end_a_transfer(self, data, ok) -> None:
+        self.drive.finish_transfer(data.draw(st.sampled_from(sorted(self.drive.body.transfers))), ok)
+
     def alive(self) -> list[str]:
         return [name for name in self.requests if name not in self.drive.ended]
 
@@ -102,7 +107,7 @@ class Brain(RuleBasedStateMachine):
     def teardown(self) -> None:
         if not hasattr(self, "drive"):
             return
-        self.drive.run()
+        self.drive.settle()
         assert set(self.drive.ended) == set(self.requests), "every request ends, in exactly one way"
         for name, asked in self.requests.items():
             if name not in self.cut:
@@ -110,7 +115,8 @@ class Brain(RuleBasedStateMachine):
                 receipt = self.drive.ended[name].receipt
                 assert receipt.tokens_generated == len(self.drive.outputs[name])
         assert self.drive.scheduler.is_idle
-        assert all(pool.num_held == 0 for pool in self.drive.scheduler._cache.pools), "no block leaked"
+        pools = [*self.drive.scheduler._cache.pools, *self.drive.scheduler._transfers.tiers.pools.values()]
+        assert all(pool.num_held == 0 for pool in pools), "no block leaked"
         replay(self.drive.log)
 
 

@@ -45,6 +45,7 @@ class Assembly:
             counts = np.concatenate([counts + drafts, ints(*(c.count for c in chunks))])
             drafts = np.concatenate([drafts, np.zeros(len(chunks), np.int64)])
             draws = np.concatenate([draws, np.array([c.draws for c in chunks], np.bool_)])
+        loads, saves = self.transfers.take_new()
         return StepPlan(
             number=number,
             slots=slots,
@@ -56,7 +57,8 @@ class Assembly:
             released=self.running.take_released(),
             admitted=self.running.take_admitted(),
             blocks=self.running.cache.take_changes(),
-            loads=self.transfers.take_new(),
+            loads=loads,
+            saves=saves,
             prefix_groups=prefix_groups,
             repeats=repeats,
         )
@@ -88,7 +90,7 @@ class Assembly:
 
     def _repeats(self, decodes: DecodeRows) -> int:
         """Steps until a row must end or there is no block; 1 where time or the drafts could change the next plan."""
-        if self.config.speculation or self.transfers.num_active or self.queue.next_deadline_ns() is not None:
+        if self.config.speculation or self._watches_the_clock():
             return 1
         rows, slots = self.running.rows, decodes.slots
         to_limit = int((rows.limit[slots] - 1 - decodes.starts).min())
@@ -96,6 +98,9 @@ class Assembly:
         if to_limit > to_border and self.config.late_blocks and not self.running.cache.has_windows:
             return max(1, self._steps_with_blocks(decodes, to_border, to_limit))
         return max(1, min(to_limit, to_border))
+
+    def _watches_the_clock(self) -> bool:
+        return self.queue.next_deadline_ns() is not None or self.transfers.next_deadline_ns() is not None
 
     def _steps_with_blocks(self, decodes: DecodeRows, enough: int, wanted: int) -> int:
         """Steps, from `enough` to `wanted`, for which the blocks at hand last: nobody need be preempted.

@@ -15,12 +15,21 @@ class BlockPool:
                     recently used first                                     (`_cached`)
 
     Law: free + cached + held = all.
+
+    With `ttl_ns`, what nobody held for longer is evicted as soon as `at` says so.
     """
 
-    def __init__(self, num_blocks: int) -> None:
+    def __init__(self, num_blocks: int, ttl_ns: int | None = None) -> None:
         self.num_blocks = num_blocks
+        self.ttl_ns = ttl_ns
+        self.now_ns = 0
+        self.held_block_ns = 0
+        """Blocks times the nanoseconds for which they were held: KV in use, over time."""
+        self.idle_block_ns = 0
+        """The same of those that nobody held, kept for a later request."""
         self._free = list(range(num_blocks - 1, -1, -1))
-        self._cached: OrderedDict[int, None] = OrderedDict()
+        self._cached: OrderedDict[int, int] = OrderedDict()
+        """Since when nobody holds it."""
         self._index: dict[bytes, int] = {}
         self._keys: list[bytes | None] = [None] * num_blocks
         self._refs = [0] * num_blocks
@@ -36,6 +45,25 @@ class BlockPool:
     @property
     def num_held(self) -> int:
         return self.num_blocks - self.num_available
+
+    def at(self, now_ns: int) -> None:
+        """Time goes on, and never back."""
+        elapsed_ns = now_ns - self.now_ns
+        if elapsed_ns <= 0:
+            return
+        self.held_block_ns += self.num_held * elapsed_ns
+        self.idle_block_ns += self.num_cached * elapsed_ns
+        self.now_ns = now_ns
+        if self.ttl_ns is not None:
+            self._expire(self.ttl_ns)
+
+    def _expire(self, ttl_ns: int) -> None:
+        while self._cached:
+            late_ns = self.now_ns - next(iter(self._cached.values())) - ttl_ns
+            if late_ns <= 0:
+                return
+            self.idle_block_ns -= late_ns
+            self._evict()
 
     def find(self, key: bytes) -> int | None:
         return self._index.get(key)
@@ -60,6 +88,18 @@ class BlockPool:
                 del self._cached[block]
             self._refs[block] += 1
 
+    def hold_keys(self, keys: Iterable[bytes]) -> list[int]:
+        """The blocks of those of the keys that are valid here, each with one more holder."""
+        blocks = [block for key in keys if (block := self._index.get(key)) is not None]
+        self.hold(blocks)
+        return blocks
+
+    def touch(self, block: int) -> None:
+        """Used now: it will be evicted as the last."""
+        if not self._refs[block]:
+            self._cached[block] = self.now_ns
+            self._cached.move_to_end(block)
+
     def num_evictable(self, blocks: Sequence[int]) -> int:
         return sum(not self._refs[block] for block in blocks)
 
@@ -81,7 +121,7 @@ class BlockPool:
             if self._keys[block] is None:
                 self._free.append(block)
             else:
-                self._cached[block] = None
+                self._cached[block] = self.now_ns
 
     def _evict(self) -> None:
         block, _ = self._cached.popitem(last=False)

@@ -20,6 +20,16 @@ class CacheGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class Tier:
+    """A slower memory below the device's. A block of it keeps the KV of one block of tokens, for all cache groups."""
+
+    name: str
+    num_blocks: int
+    ttl_ns: int | None = None
+    """What nobody used for longer goes. None: only what was used last stays, as far as there is room."""
+
+
+@dataclass(frozen=True, slots=True)
 class Speculation:
     """Drafts by prompt lookup. Depth follows the load: the step's drafted tokens are shared by the running rows."""
 
@@ -51,6 +61,10 @@ class SchedulerConfig:
     max_sessions: int = 1024
     """Hash chains kept for the next turn of a session."""
     transfer_timeout_ns: int = 2_000_000_000
+    tiers: tuple[Tier, ...] = ()
+    """Nearest first. Finished sequences' blocks are copied down, and loaded again where the device has lost them."""
+    kv_ttl_ns: int | None = None
+    """On the device: blocks that nobody held for longer are given up, though there may be room."""
 
     def __post_init__(self) -> None:
         if not self.groups:
@@ -66,8 +80,23 @@ class SchedulerConfig:
             )
         if self.speculation is not None and not self.token_ids:
             raise ConfigError("speculation by prompt lookup needs token_ids")
+        if self.kv_ttl_ns is not None and self.kv_ttl_ns < 0:
+            raise ConfigError(f"kv_ttl_ns must not be negative, is {self.kv_ttl_ns}")
+        self._check_tiers()
         for group in self.groups:
             if group.num_blocks < 1:
                 raise ConfigError(f"{group.kind} group: num_blocks must be at least 1, not {group.num_blocks}")
             if (group.kind == "window") != (group.window > 0):
                 raise ConfigError(f"{group.kind} group: window must be positive for a window group and 0 otherwise")
+
+    def _check_tiers(self) -> None:
+        names = [tier.name for tier in self.tiers]
+        if len(set(names)) < len(names):
+            raise ConfigError(f"tiers: each needs a name of its own, not {', '.join(names)}")
+        for tier in self.tiers:
+            if not tier.name:
+                raise ConfigError("tiers: a tier needs a name")
+            if tier.num_blocks < 1:
+                raise ConfigError(f"tier {tier.name}: num_blocks must be at least 1, not {tier.num_blocks}")
+            if tier.ttl_ns is not None and tier.ttl_ns < 0:
+                raise ConfigError(f"tier {tier.name}: ttl_ns must not be negative, is {tier.ttl_ns}")

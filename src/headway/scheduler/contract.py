@@ -1,7 +1,8 @@
 """What passes between the brain and a body: a plan goes out, an outcome comes back.
 
 A body keeps its own copy of every row and block table and applies a plan's changes in order: `released`, `admitted`,
-`blocks`, then `loads`. It then runs the scheduled rows. All K and V of a layer are written before any are read.
+`blocks`, then `loads` and `saves`, which end whenever it says so. It then runs the scheduled rows. All K and V of a
+layer are written before any are read.
 """
 
 from __future__ import annotations
@@ -20,6 +21,10 @@ Bools = npt.NDArray[np.bool_]
 
 IN_FLIGHT = -1
 """In `StepPlan.token_ids`: the token that the row drew last, which the body has and the brain has not seen yet."""
+
+
+DEVICE = ""
+"""As the source of a save: the device's own memory."""
 
 
 def ints(*values: int) -> Ints:
@@ -54,6 +59,24 @@ class Load:
     keys: tuple[bytes, ...]
     tier: str
     blocks: tuple[Ints, ...]
+    sources: Ints
+    """The tier's blocks, one a key; empty where the tier is not this brain's own and is known by its facts only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Save:
+    """Copy KV into blocks `targets` of `tier`, one a key. Nobody writes to either side until the body answers with
+    `arrived(transfer, ok)`.
+    """
+
+    transfer: int
+    keys: tuple[bytes, ...]
+    source: str
+    """A tier, or DEVICE."""
+    blocks: tuple[Ints, ...]
+    """Of the device, an array for each cache group; of a tier, one array."""
+    tier: str
+    targets: Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +109,7 @@ class StepPlan:
     blocks: tuple[TableChange, ...]
     """One for each cache group."""
     loads: tuple[Load, ...]
+    saves: tuple[Save, ...]
     prefix_groups: tuple[PrefixGroup, ...]
     repeats: int
     """How many times this plan could run if no event came: at least 1."""
@@ -109,7 +133,9 @@ class StepPlan:
         for change in self.blocks:
             _feed(h, change.slots, change.indices, change.blocks)
         for load in self.loads:
-            _feed(h, load.transfer, load.tier, len(load.keys), *load.blocks)
+            _feed(h, load.transfer, load.tier, len(load.keys), *load.blocks, load.sources)
+        for save in self.saves:
+            _feed(h, save.transfer, save.source, *save.blocks, save.tier, save.targets)
         for group in self.prefix_groups:
             _feed(h, group.slots, group.blocks)
         return h.hexdigest()

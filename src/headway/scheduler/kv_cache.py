@@ -35,7 +35,7 @@ class KVCache:
     def __init__(self, config: SchedulerConfig) -> None:
         self.config = config
         self.groups = config.groups
-        self.pools = [BlockPool(group.num_blocks) for group in config.groups]
+        self.pools = [BlockPool(group.num_blocks, config.kv_ttl_ns) for group in config.groups]
         self.is_positional = [group.kind != "state" for group in config.groups]
         self.has_windows = any(group.window for group in config.groups)
         self.can_reuse = config.prefix_caching and all(self.is_positional)
@@ -43,7 +43,15 @@ class KVCache:
         """Token ids of the first group's findable blocks, compared on a hit."""
         self._changes: list[list[tuple[Ints, Ints, Ints]]] = [[] for _ in config.groups]
 
+    def at(self, now_ns: int) -> None:
+        for pool in self.pools:
+            pool.at(now_ns)
+
     # What is here
+
+    def has(self, key: bytes) -> bool:
+        """Whether every group has this block."""
+        return all(pool.find(key) is not None for pool in self.pools)
 
     def find_prefix(self, sequence: Sequence, max_blocks: int) -> Hit:
         """The longest reusable prefix of at most `max_blocks` blocks."""

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from headway.scheduler.claims import Claims
+from headway.scheduler.contract import DEVICE
 from headway.scheduler.running import Running
 from headway.scheduler.sequence import QUEUED, Sequence, Status
 from headway.scheduler.transfers import Transfers
@@ -17,6 +18,7 @@ def check_laws(
 ) -> None:
     """Raises AssertionError naming the law."""
     _check_blocks(running, transfers)
+    _check_tiers(transfers)
     _check_rows(running)
     queued = [s for s in sequences.values() if s.status in QUEUED]
     seated = [s for s in sequences.values() if s.slot >= 0]
@@ -40,7 +42,21 @@ def _check_blocks(running: Running, transfers: Transfers) -> None:
                 holds.update(running.cache.held(running.rows, sequence.slot)[g])
         for load in transfers.active_loads():
             holds.update(load.blocks[g].tolist())
+        for save in transfers.saves.active():
+            holds.update(save.blocks[g].tolist() if save.source == DEVICE else ())
         _law(f"group {g}: every hold has a holder", holds == pool.holds())
+
+
+def _check_tiers(transfers: Transfers) -> None:
+    for name, pool in transfers.tiers.pools.items():
+        pool.check()
+        holds: Counter[int] = Counter()
+        for load in transfers.active_loads():
+            holds.update(load.sources.tolist() if load.tier == name else ())
+        for save in transfers.saves.active():
+            holds.update(save.targets.tolist() if save.tier == name else ())
+            holds.update(save.blocks[0].tolist() if save.source == name else ())
+        _law(f"tier {name}: every hold has a holder", holds == pool.holds())
 
 
 def _check_rows(running: Running) -> None:

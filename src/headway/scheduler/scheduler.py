@@ -22,6 +22,7 @@ from headway.scheduler.refusal import Invalid, NeverFits
 from headway.scheduler.request import FinishReason, Request
 from headway.scheduler.running import InFlight, Running
 from headway.scheduler.sequence import QUEUED, Finished, Sequence, Status
+from headway.scheduler.tiers import Tiers
 from headway.scheduler.transfers import Transfers
 from headway.scheduler.waiting import WaitingQueue
 
@@ -53,7 +54,7 @@ class Scheduler:
         self._claims = Claims()
         self._queue = WaitingQueue(config.max_queued_requests, config.max_queued_tokens)
         self._running = Running(config, self._cache, self._claims, hasher)
-        self._transfers = Transfers(self._cache, config.transfer_timeout_ns)
+        self._transfers = Transfers(self._cache, Tiers(config.tiers), config.transfer_timeout_ns)
         self._admission = Admission(config, self._queue, self._running, self._claims, self._transfers)
         self._decoding = Decoding(config, self._running, self._preempt)
         self._prompts = Prompts(config, self._running, self._admission, self._preempt)
@@ -98,7 +99,7 @@ class Scheduler:
 
     def arrived(self, transfer: int, ok: bool, now_ns: int) -> None:
         """A load ended. Late and unknown ones are welcome."""
-        del now_ns  # all events carry their time; this one's consequences do not depend on it
+        self._pass_time(now_ns)
         sequence = self._transfers.arrived(transfer, ok)
         if sequence is not None:
             self._requeue(self._claims.lapse(sequence))
@@ -117,6 +118,7 @@ class Scheduler:
 
     def plan(self, now_ns: int) -> StepPlan | WakeAt | None:
         """The next step; or when to ask again; or None: nothing to do until an event comes."""
+        self._pass_time(now_ns)
         self._pass_deadlines(now_ns)
         number = self._num_steps
         self._prompts.yield_to_priority(number, now_ns)
@@ -138,6 +140,7 @@ class Scheduler:
         flight = running.in_flight[0]
         plan = flight.plan
         check_outcome(plan, outcome)
+        self._pass_time(now_ns)
         running.in_flight.popleft()
         running.last_committed = plan.number
         self._charge(flight, outcome, now_ns)
@@ -266,6 +269,10 @@ class Scheduler:
                     f"which has {group.num_blocks}"
                 )
 
+    def _pass_time(self, now_ns: int) -> None:
+        self._cache.at(now_ns)
+        self._transfers.tiers.at(now_ns)
+
     def _pass_deadlines(self, now_ns: int) -> None:
         for sequence in self._queue.expired(now_ns):
             self._end(sequence, "expired", now_ns)
@@ -312,6 +319,7 @@ class Scheduler:
         sequence.status = Status.ENDED
         request = sequence.request
         del self._sequences[request.id]
+        self._transfers.saves.ended(sequence.keys[: sequence.published])
         if request.session is not None and self.config.token_ids and sequence.keys:
             self._sessions.remember(request.session, request.salt, sequence.tokens, sequence.keys)
         assert sequence.reason is not None  # noqa: S101 - `_end` sets it

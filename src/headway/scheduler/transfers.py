@@ -1,22 +1,25 @@
 """Blocks on their way from a slower tier.
 
-The brain knows where a key lies by being told. A request whose prefix goes on in a slower tier waits for a load, up
-to a time limit, then computes instead. A load's blocks stay out of use until the body says how the load ended: it
-might write into them until then.
+The brain knows what its own tiers hold; what others hold, it is told. A request whose prefix goes on in a slower tier
+waits for a load, up to a time limit, then computes instead. A load's blocks stay out of use until the body says how
+the load ended: it might write into them until then.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from dataclasses import dataclass
+from itertools import count
 
 import numpy as np
 import numpy.typing as npt
 
-from headway.scheduler.contract import Load, ints
+from headway.scheduler.contract import Load, Save, ints
 from headway.scheduler.facts import TierHolds, TierLost
 from headway.scheduler.kv_cache import KVCache
+from headway.scheduler.saves import Saves
 from headway.scheduler.sequence import Sequence, Status
+from headway.scheduler.tiers import Tiers
 
 MAX_TRANSFERS = 64
 MAX_TIER_KEYS = 1_000_000
@@ -33,24 +36,24 @@ class _Transfer:
 
 
 class Transfers:
-    def __init__(self, cache: KVCache, timeout_ns: int) -> None:
+    def __init__(self, cache: KVCache, tiers: Tiers, timeout_ns: int) -> None:
         self._cache = cache
         self._timeout_ns = timeout_ns
+        self._numbers = count()
+        self.tiers = tiers
+        self.saves = Saves(cache, tiers, self._numbers)
         self._tier_of: OrderedDict[bytes, str] = OrderedDict()
         self._active: dict[int, _Transfer] = {}
         self._new: list[Load] = []
-        self._next_number = 0
-
-    @property
-    def num_active(self) -> int:
-        return len(self._active)
+        self.blocks_loaded: Counter[str] = Counter()
+        """By tier."""
 
     def active_loads(self) -> list[Load]:
         return [transfer.load for transfer in self._active.values()]
 
     @property
     def has_new(self) -> bool:
-        return bool(self._new)
+        return bool(self._new) or self.saves.has_new
 
     def tell(self, fact: TierHolds | TierLost) -> None:
         for key in fact.keys:
@@ -66,45 +69,51 @@ class Transfers:
         Returns where the load stops, or None if there is nothing to load.
         """
         if (
-            not self._tier_of
+            not (self._tier_of or self.tiers)
             or not sequence.may_load
             or not self._cache.can_reuse
             or len(self._active) >= MAX_TRANSFERS
         ):
             return None
-        tier = self._tier_of.get(sequence.keys[start]) if start < end else None
+        tier = self._holding(sequence.keys[start]) if start < end else None
         stop = start
-        while tier is not None and stop < end and self._tier_of.get(sequence.keys[stop]) == tier:
+        while tier is not None and stop < end and self._holding(sequence.keys[stop]) == tier:
             stop += 1
         stop = min(stop, start + self._cache.num_available())
         if tier is None or stop == start:
             return None
         blocks = tuple(ints(*pool.allocate(stop - start)) for pool in self._cache.pools)
-        load = Load(self._next_number, tuple(sequence.keys[start:stop]), tier, blocks)
+        keys = tuple(sequence.keys[start:stop])
+        load = Load(next(self._numbers), keys, tier, blocks, ints(*self.tiers.hold(tier, keys)))
         size = self._cache.config.block_size
         tokens = sequence.tokens[start * size : stop * size].reshape(-1, size)
-        self._next_number += 1
         self._active[load.transfer] = _Transfer(load, sequence, now_ns + self._timeout_ns, tokens)
         self._new.append(load)
         sequence.status = Status.LOADING
         return stop
 
-    def take_new(self) -> tuple[Load, ...]:
+    def _holding(self, key: bytes) -> str | None:
+        return self.tiers.holding(key) or self._tier_of.get(key)
+
+    def take_new(self) -> tuple[tuple[Load, ...], tuple[Save, ...]]:
         loads, self._new = tuple(self._new), []
-        return loads
+        return loads, self.saves.take_new()
 
     def arrived(self, number: int, ok: bool) -> Sequence | None:
         """Returns who waited for it, if somebody still does. An unknown number is ignored: it ended before."""
         transfer = self._active.pop(number, None)
         if transfer is None:
+            self.saves.arrived(number, ok)
             return None
         load = transfer.load
         blocks = [array.tolist() for array in load.blocks]
         if ok:
             self._cache.publish_loaded(load.keys, blocks, transfer.tokens)
+            self.blocks_loaded[load.tier] += len(load.keys)
         else:
             self.tell(TierLost(load.keys))
         self._cache.release(blocks)
+        self.tiers.release(load.tier, load.sources.tolist())
         return transfer.sequence
 
     def abandon(self, sequence: Sequence) -> None:

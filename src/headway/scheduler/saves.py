@@ -1,0 +1,102 @@
+"""Blocks on their way down: when a sequence ends, each tier gets what it lacks from the memory above it.
+
+So a block that the device or a near tier gives up later needs no copying then. While a copy is under way nobody may
+write into either side. Copies are a favour: where there is no room for one, or too many are under way, it is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from headway.scheduler.contract import DEVICE, Ints, Save, ints
+from headway.scheduler.kv_cache import KVCache
+from headway.scheduler.tiers import Tiers
+
+MAX_SAVES = 64
+DEVICE_SHARE = 4
+"""One in so many of the device's blocks may wait for being saved."""
+
+
+class Saves:
+    """`numbers` gives every transfer its number."""
+
+    def __init__(self, cache: KVCache, tiers: Tiers, numbers: Iterator[int]) -> None:
+        self._cache = cache
+        self._tiers = tiers
+        self._numbers = numbers
+        self._active: dict[int, Save] = {}
+        self._new: list[Save] = []
+        self._under_way: set[tuple[str, bytes]] = set()
+        self._device_blocks = 0
+
+    @property
+    def has_new(self) -> bool:
+        return bool(self._new)
+
+    def active(self) -> list[Save]:
+        return list(self._active.values())
+
+    def take_new(self) -> tuple[Save, ...]:
+        saves, self._new = tuple(self._new), []
+        return saves
+
+    def ended(self, keys: Sequence[bytes]) -> None:
+        """A sequence that used these blocks has given them up."""
+        if self._tiers.nearest is None or not self._cache.can_reuse:
+            return
+        self._tiers.used(keys)
+        self._from_device(self._tiers.nearest, keys)
+        for upper, lower in self._tiers.below.items():
+            self._from_tier(upper, lower, keys)
+
+    def arrived(self, number: int, ok: bool) -> None:
+        """A copy has ended, and may now be copied on. An unknown number is ignored."""
+        save = self._active.pop(number, None)
+        if save is None:
+            return
+        self._under_way.difference_update((save.tier, key) for key in save.keys)
+        target, targets = self._tiers.pools[save.tier], save.targets.tolist()
+        if ok:
+            for key, block in zip(save.keys, targets, strict=True):
+                target.publish(block, key)
+        target.release(targets)
+        self._let_go(save)
+        lower = self._tiers.below.get(save.tier)
+        if lower is not None:
+            self._from_tier(save.tier, lower, save.keys)
+
+    def _let_go(self, save: Save) -> None:
+        sources = [array.tolist() for array in save.blocks]
+        if save.source == DEVICE:
+            self._device_blocks -= len(save.keys)
+            self._cache.release(sources)
+        else:
+            self._tiers.release(save.source, sources[0])
+
+    def _from_device(self, tier: str, keys: Sequence[bytes]) -> None:
+        room = max(0, self._cache.pools[0].num_blocks // DEVICE_SHARE - self._device_blocks)
+        keys = self._fitting(tier, [key for key in self._missing(tier, keys) if self._cache.has(key)][:room])
+        if keys:
+            self._device_blocks += len(keys)
+            self._begin(DEVICE, tuple(ints(*pool.hold_keys(keys)) for pool in self._cache.pools), tier, keys)
+
+    def _from_tier(self, source: str, tier: str, keys: Sequence[bytes]) -> None:
+        pool = self._tiers.pools[source]
+        keys = self._fitting(tier, [key for key in self._missing(tier, keys) if pool.find(key) is not None])
+        if keys:
+            self._begin(source, (ints(*pool.hold_keys(keys)),), tier, keys)
+
+    def _missing(self, tier: str, keys: Sequence[bytes]) -> list[bytes]:
+        pool = self._tiers.pools[tier]
+        return [key for key in keys if pool.find(key) is None and (tier, key) not in self._under_way]
+
+    def _fitting(self, tier: str, keys: list[bytes]) -> list[bytes]:
+        """The head of it, as much as the tier has room for."""
+        return keys[: self._tiers.pools[tier].num_available] if len(self._active) < MAX_SAVES else []
+
+    def _begin(self, source: str, blocks: tuple[Ints, ...], tier: str, keys: list[bytes]) -> None:
+        targets = ints(*self._tiers.pools[tier].allocate(len(keys)))
+        save = Save(next(self._numbers), tuple(keys), source, blocks, tier, targets)
+        self._active[save.transfer] = save
+        self._new.append(save)
+        self._under_way.update((tier, key) for key in keys)

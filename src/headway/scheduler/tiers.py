@@ -1,0 +1,47 @@
+"""The slower memories below the device: what each holds, and for how long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+
+from headway.scheduler.block_pool import BlockPool
+from headway.scheduler.config import Tier
+
+
+class Tiers:
+    """Nearest first. Each is a pool of blocks like the device's: a block is free, being filled, or valid under its key;
+    least recently used goes first, and by its time to live.
+    """
+
+    def __init__(self, tiers: tuple[Tier, ...]) -> None:
+        self.pools = {tier.name: BlockPool(tier.num_blocks, tier.ttl_ns) for tier in tiers}
+        self.nearest = tiers[0].name if tiers else None
+        self.below = {upper.name: lower.name for upper, lower in pairwise(tiers)}
+
+    def __bool__(self) -> bool:
+        return bool(self.pools)
+
+    def at(self, now_ns: int) -> None:
+        for pool in self.pools.values():
+            pool.at(now_ns)
+
+    def holding(self, key: bytes) -> str | None:
+        """The nearest tier that has it."""
+        return next((name for name, pool in self.pools.items() if pool.find(key) is not None), None)
+
+    def hold(self, tier: str, keys: Iterable[bytes]) -> list[int]:
+        """The tier's blocks of these keys; they stay until they are released. None of a tier that is not ours."""
+        pool = self.pools.get(tier)
+        return [] if pool is None else pool.hold_keys(keys)
+
+    def release(self, tier: str, blocks: list[int]) -> None:
+        if blocks:
+            self.pools[tier].release(blocks)
+
+    def used(self, keys: Iterable[bytes]) -> None:
+        """The tail first, so that it goes before the head."""
+        for key in reversed(list(keys)):
+            for pool in self.pools.values():
+                if (block := pool.find(key)) is not None:
+                    pool.touch(block)
