@@ -13,13 +13,13 @@ from headway.arithmetic.cache import kv_bytes
 from headway.arithmetic.parallelism import weight_bytes_per_chip
 from headway.arithmetic.shape import ShapeError
 from headway.catalog import CatalogError
+from headway.catalog.reach import reaches
 from headway.planner.afd import afd_report
 from headway.planner.disaggregation import disaggregation_report
 from headway.planner.journey import journey_report, round_trip_s
 from headway.planner.loading import load_report
 from headway.planner.prefix import prefix_report
 from headway.planner.price import Workload
-from headway.planner.tiers import reaches
 from tests.arithmetic.models import catalog
 from tests.planner.deployments import deployed
 

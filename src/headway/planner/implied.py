@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from headway.arithmetic.shape import ShapeError
 from headway.catalog import Chip, Price, System, Tier
+from headway.catalog.reach import Reach, reaches, uncertain_tiers
 from headway.planner.economics import implied_kv_bytes_per_token
-from headway.planner.tiers import Reach, reaches, uncertain_tiers
 from headway.roofline import rate_flops_per_s
 
 TTL_S = 300.0

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from headway.arithmetic.parallelism import weight_bytes, weight_bytes_per_chip
 from headway.catalog import Tier
+from headway.catalog.reach import reaches, uncertain_tiers
 from headway.planner.deployment import Deployment
-from headway.planner.tiers import reaches, uncertain_tiers
 from headway.planner.uncertain import uncertain_figures
 
 FORMULAS = (

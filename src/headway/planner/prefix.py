@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from headway.arithmetic.cache import kv_bytes
 from headway.arithmetic.parallelism import kv_bytes_per_chip
 from headway.catalog import Tier
+from headway.catalog.reach import Reach, reaches, uncertain_tiers
 from headway.planner.deployment import Deployment
-from headway.planner.tiers import Reach, reaches, uncertain_tiers
 from headway.planner.uncertain import uncertain_figures
 
 FORMULAS = (

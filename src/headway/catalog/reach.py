@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from headway.catalog import System, Tier
+from headway.catalog.system import System
+from headway.catalog.tier import Tier
 
 HOURS_PER_YEAR = 8766.0
 
