@@ -12,6 +12,7 @@ from headway.cli.one_line import INTERRUPTED, in_options
 from headway.cli.quantities import Policy, Seconds
 from headway.cli.simulate_checks import FIELDS, check_load, check_replay
 from headway.cli.simulate_machine import cost_model, given_options, with_machine
+from headway.cli.trace_options import trace_options, tracing
 from headway.cli.workload_options import WorkloadChoice, workload_options
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ RATE = click.FloatRange(0, 1e9, min_open=True)
 @click.option("--slo-tpot", type=Seconds(), help="Goodput: most a token after it, as 50ms.")
 @click.option("--slo-e2e", type=Seconds(), help="Goodput: most for a whole answer, as 30s.")
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Per-request table, a Parquet file.")
+@trace_options
 @click.option("--replay", type=click.Path(path_type=Path), help="Check that a step log gives the same plans again.")
 @click.option("--with", "changes", metavar="NAME=VALUE,…", help="Fork the log: prefix_cache=off, system=NAME …")
 @click.option("--catalog", "overlays", multiple=True, type=click.Path(path_type=Path), help="Directory of own facts.")
@@ -103,7 +105,9 @@ def _replay(options: dict[str, Any]) -> None:
     changes = None if options["changes"] is None else parse_changes(options["changes"])
     check_replay(options["given"], changes)
     if changes is None:
-        show_replay(replay(options["replay"]), options["as_json"])
+        with tracing(options) as observer:
+            replayed = replay(options["replay"], observer)
+        show_replay(replayed, options["as_json"])
         return
 
     def on_system(name: str, max_step_tokens: int) -> StepTime:
@@ -141,8 +145,8 @@ def _simulate(options: dict[str, Any]) -> None:
         from headway.simulator.table import RecordTable
 
         table = RecordTable(options["out"], setup.price, setup.cut.chips)
-    with table as sink, progress(workload.num_calls) as advance:
-        summary = run(setup, workload, _slo(options), sink, advance)
+    with table as sink, tracing(options) as observer, progress(workload.num_calls) as advance:
+        summary = run(setup, workload, _slo(options), sink, advance, observer)
     described = {
         "workload": workload.name,
         "model": options["model"],

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-_REPLAY = frozenset(("replay", "as_json"))
-_WHAT_IF = _REPLAY | {"changes"}
+_REPLAY = frozenset(("replay", "as_json", "trace_out", "trace_limit"))
+_WHAT_IF = frozenset(("replay", "as_json", "changes"))
 _PRICED = frozenset(("system", "tensor", "expert", "overlays"))
 """Read for joules and dollars of what was logged, once --system says on what."""
 _TIMED = frozenset(("model", "weights", "experts", "kv", "calibrated", "host_gap"))

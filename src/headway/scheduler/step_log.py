@@ -199,8 +199,13 @@ def read(lines: Iterable[bytes]) -> Iterable[tuple[int, AnyRecord]]:
             raise StepLogError(f"line {number}: {error}") from None
 
 
-def replay(lines: Iterable[bytes], on_plan: Callable[[StepPlan, int], Any] | None = None) -> tuple[Scheduler, int]:
-    """The brain after the log, and its number of steps. `on_plan` sees each plan and its time.
+def replay(
+    lines: Iterable[bytes],
+    on_plan: Callable[[StepPlan, int], Any] | None = None,
+    on_record: Callable[[AnyRecord, Scheduler], Any] | None = None,
+) -> tuple[Scheduler, int]:
+    """The brain after the log, and its number of steps. `on_plan` sees each plan and its time, `on_record` each record
+    behind the header once the brain has it.
 
     Raises StepLogError at the first decision that differs.
     """
@@ -216,6 +221,8 @@ def replay(lines: Iterable[bytes], on_plan: Callable[[StepPlan, int], Any] | Non
     steps = 0
     for number, record in records:
         _feed(scheduler, record, number, ended, on_plan)
+        if on_record is not None:
+            on_record(record, scheduler)
         steps += isinstance(record, Plan) and record.digest is not None
         ended.update((finished.id, finished) for finished in scheduler.take_ended())
     return scheduler, steps

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headway.scheduler import step_log
+from headway.simulator.log_trace import LogTrace
+from headway.simulator.trace_out import TraceOut
 from headway.workload.step_log_trace import log_lines
 
 
@@ -18,10 +20,11 @@ class Replayed:
     """The log's last line, if it breaks off: what is before it was replayed."""
 
 
-def replay(path: Path) -> Replayed:
+def replay(path: Path, out: TraceOut | None = None) -> Replayed:
     """Raises StepLogError at the first line that is no record or whose decision differs, WorkloadError for no file.
 
-    Every plan is compared by its digest, which covers every decision in it, and every receipt in full.
+    Every plan is compared by its digest, which covers every decision in it, and every receipt in full. `out` gets the
+    run's trace events.
     """
     requests = 0
     cut_line: int | None = None
@@ -36,8 +39,12 @@ def replay(path: Path) -> Replayed:
             requests += line.startswith(b'{"event":"ended"')
             yield line
 
+    watched = None if out is None else LogTrace(out)
     try:
-        _, steps = step_log.replay(lines())
+        if watched is None:
+            _, steps = step_log.replay(lines())
+        else:
+            _, steps = step_log.replay(lines(), watched.planned, watched.fed)
     except step_log.StepLogError as error:
         raise step_log.StepLogError(f"{path}: {error}") from None
     return Replayed(steps, requests, cut_line)

@@ -1,0 +1,57 @@
+"""Options of a run's trace events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headway.cli.si import plain
+
+if TYPE_CHECKING:
+    from headway.simulator.trace_out import TraceOut
+
+Command = Callable[..., None]
+
+
+def trace_options(command: Command) -> Command:
+    limit = click.option(
+        "--trace-limit",
+        type=click.IntRange(1, 1_000_000_000),
+        default=1_000_000,
+        show_default=True,
+        help="Events in --trace-out at most.",
+    )
+    out = click.option(
+        "--trace-out",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="Steps and requests as events for Perfetto: FILE.json or FILE.json.gz.",
+    )
+    return out(limit(command))
+
+
+@contextmanager
+def tracing(options: dict[str, Any]) -> Iterator[TraceOut | None]:
+    """What --trace-out asks for; says on stderr what did not fit. Raises WorkloadError, UsageError."""
+    path: Path | None = options["trace_out"]
+    if path is None:
+        yield None
+        return
+    from headway.simulator.trace_file import TraceFile
+    from headway.simulator.trace_out import TraceOut
+
+    asked = click.get_current_context().params
+    for other in ("out", "trace", "replay"):
+        if asked[other] is not None and asked[other].absolute() == path.absolute():
+            raise click.UsageError(f"--trace-out and --{other} name the same file: {path}")
+    with TraceFile(path, options["trace_limit"]) as file:
+        yield TraceOut(file)
+    if file.cut_ns is not None:
+        click.echo(
+            f"{path}: cut after {file.num_events:,} events, at {plain(file.cut_ns / 1e9, 's')} of the run; a greater "
+            "--trace-limit shows more",
+            err=True,
+        )
