@@ -219,6 +219,14 @@ def test_a_sessions_next_turn_hashes_only_what_is_new(monkeypatch: pytest.Monkey
     assert calls == 1003
 
 
+def test_where_no_prefix_can_be_reused_nothing_is_kept_under_a_key() -> None:
+    drive = Drive(config(groups=(CacheGroup("full", 24), CacheGroup("state", 3))))
+    for i in range(6):
+        drive.add(request(f"r{i}", [11, 12, 13, 14, 21, 22], 3))
+    drive.run()
+    assert all(pool.num_cached == 0 for pool in drive.scheduler._cache.pools)
+
+
 def test_session_chains_are_bounded() -> None:
     chains = SessionChains(BlockHasher(4, b""), 3)
     for i in range(10):

@@ -208,7 +208,7 @@ class KVCache:
     def publish(self, rows: Rows, sequence: Sequence, num_blocks: int) -> None:
         """Makes the row's computed blocks up to `num_blocks` findable under the sequence's keys."""
         slot, size = sequence.slot, self.config.block_size
-        for index in range(sequence.published, num_blocks):
+        for index in range(sequence.published, num_blocks if self.can_reuse else 0):
             for g, pool in enumerate(self.pools):
                 if index < rows.first_block[g][slot]:
                     continue
