@@ -105,12 +105,19 @@ class ModelledExecutor:
         self._single(plan)
 
     def _single(self, plan: StepPlan) -> None:
-        sums = [_sums(span, plan.starts, plan.counts) for span in self._timer.spans]
-        pairs, reads, writes = zip(*sums, strict=True) if sums else ((), (), ())
+        if not len(plan.slots):
+            self._nothing()
+            return
+        pairs, reads, writes = step_sums(self._timer.spans, plan.starts, plan.counts)
         self._step = self._timer.one(int(plan.counts.sum()), len(plan.slots), len(self._draws), pairs, reads, writes)
         self._several = None
         self._steps = 1
         self._ends_ns = [self._world.now_ns + self._step.device_ns + self._step.host_ns]
+
+    def _nothing(self) -> None:
+        """A plan that only moves KV takes the device no time."""
+        self._step, self._several, self._steps = Step(0, 0, 0), None, 1
+        self._ends_ns = [self._world.now_ns]
 
     def _jump(self, plan: StepPlan, steps: int) -> None:
         n = len(plan.slots)
@@ -213,6 +220,13 @@ class ModelledExecutor:
         if several is not None and steps > 1:
             self.gaps.add(several.device_ns[1:steps] + several.host_ns, len(draws))
         self._last_ns[draws] = self._last_end_ns = ends[steps - 1]
+
+
+def step_sums(spans: Sequence[Span], starts: Ints, counts: Ints) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
+    """By span, as a Timer asks for them: pairs, reads and writes of a step whose rows have `counts` tokens each."""
+    sums = [_sums(span, starts, counts) for span in spans]
+    pairs, reads, writes = zip(*sums, strict=True) if sums else ((), (), ())
+    return pairs, reads, writes
 
 
 def _sums(span: Span, starts: Ints, counts: Ints) -> tuple[int, int, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from headway.scheduler.contract import StepPlan, WakeAt
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from headway.scheduler.config import SchedulerConfig
     from headway.scheduler.request import Request
     from headway.scheduler.sequence import Finished
+    from headway.simulator.links import Carrier
     from headway.simulator.observer import Observer
 
 ARRIVAL = 1 << 20
@@ -37,7 +39,9 @@ class Replica:
         on_end: OnEnd,
         jumps: bool = True,
         observer: Observer | None = None,
+        carrier: Carrier | None = None,
     ) -> None:
+        """`carrier` moves KV: needed where there are tiers, or other replicas to load from."""
         self.index = index
         self.config = config
         self.scheduler = Scheduler(config)
@@ -45,6 +49,7 @@ class Replica:
         self._world = world
         self._on_end = on_end
         self._observer = observer
+        self._carrier = carrier
         self._busy = False
         self._starting = False
         self._submission = 0
@@ -58,6 +63,10 @@ class Replica:
         except Refusal:
             self.executor.forget(request.id)
             raise
+        self._rouse()
+
+    def _rouse(self) -> None:
+        """Something has happened that the next plan must know of."""
         if not self._busy:
             self._wake()
         elif self.executor.cut():
@@ -78,12 +87,27 @@ class Replica:
         if isinstance(plan, StepPlan):
             self._busy = True
             self.executor.submit(plan)
+            if plan.loads or plan.saves:
+                self._carry(plan)
             if self._observer is not None:
                 self._observer.planned(self.index, plan, self._world.now_ns)
             self._await()
         elif isinstance(plan, WakeAt):
             self._world.at(max(plan.time_ns, self._world.now_ns + 1), START, self._start)
         self._hand_over()
+
+    def _carry(self, plan: StepPlan) -> None:
+        carrier = self._carrier
+        if carrier is None:
+            raise RuntimeError("a plan moves KV where nothing carries it")
+        for load in plan.loads:
+            carrier.load(load, partial(self._arrived, load.transfer))
+        for save in plan.saves:
+            carrier.save(save, partial(self._arrived, save.transfer))
+
+    def _arrived(self, transfer: int, ok: bool) -> None:
+        self.scheduler.arrived(transfer, ok, self._world.now_ns)
+        self._rouse()
 
     def _await(self) -> None:
         self._submission += 1

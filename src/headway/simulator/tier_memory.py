@@ -1,0 +1,40 @@
+"""The memories below a replica that keep KV: how much they hold, how fast, for how long, at what price."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headway.arithmetic.cache import cache_terms
+from headway.scheduler.config import Tier
+
+if TYPE_CHECKING:
+    from headway.arithmetic.formats import Precision
+    from headway.arithmetic.shape import ModelShape
+
+MAX_BLOCKS = 1 << 22
+"""Of one tier: what the index of it may cost. 67 million tokens in blocks of 16."""
+
+
+@dataclass(frozen=True, slots=True)
+class TierMemory:
+    """A tier below one replica, for all of its chips together. Each direction of its link has the full bandwidth."""
+
+    name: str
+    size_bytes: float
+    bytes_per_s: float
+    latency_s: float = 0.0
+    ttl_s: float | None = None
+    usd_per_hour: float | None = None
+    """Of holding all of it. None: not known."""
+
+    def tier(self, block_bytes: float) -> Tier:
+        """As the scheduler knows it: blocks, no times."""
+        ttl_ns = None if self.ttl_s is None else round(self.ttl_s * 1e9)
+        return Tier(self.name, min(MAX_BLOCKS, int(self.size_bytes / block_bytes)), ttl_ns)
+
+
+def kv_block_bytes(model: ModelShape, precision: Precision, block_size: int) -> float:
+    """Of all layers whose cache grows, once, on however many chips they lie."""
+    terms = [term for term in cache_terms(model, precision) if term.every]
+    return sum(t.layers * t.values * t.format.bits_per_value / 8 * block_size / t.every for t in terms)
