@@ -9,8 +9,8 @@ import numpy as np
 from headway.arithmetic.spans import Span
 from headway.scheduler.config import CacheGroup, SchedulerConfig
 from headway.simulator.fleet import Fleet, FleetConfig
+from headway.simulator.pools import Pool
 from headway.simulator.record import Record
-from headway.simulator.router import Router, make_router
 from headway.simulator.step_time import Step, Steps
 from headway.workload.call import Call, Workload
 
@@ -72,22 +72,21 @@ def run(
     scheduler: SchedulerConfig | None = None,
     time: object = None,
     replicas: int = 1,
-    router: str | Router = "round-robin",
+    router: str = "round-robin",
     jumps: bool = True,
     max_output_tokens: int | None = None,
     check: bool = False,
 ) -> Outcome:
+    """Replicas that are alike."""
+    pool = Pool(replicas, scheduler or config(), time or PlainTime())  # type: ignore[arg-type]
+    return run_fleet(workload, FleetConfig((pool,), router, max_output_tokens, jumps), check)
+
+
+def run_fleet(workload: Workload, fleet_config: FleetConfig, check: bool = False) -> Outcome:
     """`check`: the brain's laws hold after every step."""
-    scheduler = scheduler or config()
     records: list[Record] = []
-    routed = make_router(router, scheduler.block_size) if isinstance(router, str) else router
-    fleet = Fleet(
-        FleetConfig(replicas, scheduler, max_output_tokens, jumps),
-        time or PlainTime(),
-        routed,
-        records.append,  # type: ignore[arg-type]
-    )
-    outcome = Outcome(records, fleet, [[] for _ in range(replicas)])
+    fleet = Fleet(fleet_config, records.append)
+    outcome = Outcome(records, fleet, [[] for _ in fleet.replicas])
     for replica, digests in zip(fleet.replicas, outcome.digests, strict=True):
         _watch(replica, digests, check)
     fleet.run(workload)

@@ -9,8 +9,8 @@ import pytest
 from headway.scheduler.request import Request
 from headway.simulator.block_keys import BlockKeys
 from headway.simulator.executor import ModelledExecutor
-from headway.simulator.results import Price, Quantiles, Results, Slo, quantiles
-from headway.simulator.router import Load, PrefixAware, SessionAffinity, make_router
+from headway.simulator.results import PoolUse, Price, Quantiles, Results, Slo, quantiles
+from headway.simulator.router import Load, PrefixAware, Router, SessionAffinity, make_router
 from headway.simulator.token_gaps import TokenGaps
 from headway.workload.call import Call, Workload, WorkloadError
 
@@ -131,32 +131,43 @@ def asked(keys: str = "", session: str | None = None, tokens: int = 0) -> Reques
     return Request("r", tokens or max(1, 4 * len(blocks)), 1, block_keys=blocks, session=session)
 
 
+def chosen(router: Router, request: Request, loads: list[Load]) -> int:
+    for number, load in enumerate(loads):
+        load.replica = number
+    return router.choose(request, loads).replica
+
+
 def test_round_robin_and_least_work() -> None:
     round_robin = make_router("round-robin", 4)
-    assert [round_robin.choose(asked(), [Load(), Load(), Load()]) for _ in range(4)] == [0, 1, 2, 0]
+    loads = [Load(2, 90), Load(9, 10), Load(1, 10)]
+    assert [chosen(round_robin, asked(), loads) for _ in range(4)] == [0, 1, 2, 0]
     least = make_router("least-work", 4)
-    assert least.choose(asked(), [Load(2, 90), Load(9, 10), Load(1, 10)]) == 2
+    assert chosen(least, asked(), loads) == 2
+    assert chosen(least, asked(), [Load(1, 9), Load(3, 30, speed=4.0)]) == 1, "30 tokens there take less time"
     with pytest.raises(WorkloadError, match="router must be one of"):
         make_router("random", 4)
 
 
 def test_a_session_stays_at_home_and_homes_are_bounded() -> None:
     router = SessionAffinity(max_sessions=2)
-    assert router.choose(asked(session="a"), [Load(1, 9), Load()]) == 1
-    assert router.choose(asked(session="a"), [Load(), Load(9, 99)]) == 1
+    first, second = loads = [Load(1, 9), Load()]
+    assert router.choose(asked(session="a"), loads) is second
+    second.requests, second.tokens = 9, 99
+    assert router.choose(asked(session="a"), loads) is second
     for name in "bc":
-        router.choose(asked(session=name), [Load(), Load(1, 1)])
-    assert router.choose(asked(session="a"), [Load(), Load(9, 99)]) == 0, "forgotten: it was used least recently"
+        router.choose(asked(session=name), loads)
+    assert router.choose(asked(session="a"), loads) is first, "forgotten: it was used least recently"
 
 
 def test_the_longest_cached_prefix_is_weighed_against_load() -> None:
     router = PrefixAware(block_size=4, load_weight=0.5)
     idle = [Load(blocks=10), Load(blocks=10)]
-    assert router.choose(asked("abcd"), idle) == 0
-    assert router.choose(asked("xy"), [Load(1, 16, 10), Load(blocks=10)]) == 1
-    assert router.choose(asked("abcz"), [Load(1, 16, 10), Load(blocks=10)]) == 0, "12 tokens cached, 16 / 2 ahead"
-    assert router.choose(asked("abcd"), [Load(1, 60, 10), Load(blocks=10)]) == 1
-    assert router.choose(asked("q"), idle) == 0
+    assert chosen(router, asked("abcd"), idle) == 0
+    assert chosen(router, asked("xy"), [Load(1, 16, 10), Load(blocks=10)]) == 1
+    assert chosen(router, asked("abcz"), [Load(1, 16, 10), Load(blocks=10)]) == 0, "12 tokens cached, 16 / 2 ahead"
+    assert chosen(router, asked("abcd"), [Load(1, 60, 10), Load(blocks=10)]) == 1
+    assert chosen(router, asked("q"), idle) == 0
+    assert chosen(router, asked("w"), [Load(blocks=10, speed=0.5), Load(blocks=10)]) == 1, "it is faster there"
 
 
 def test_what_a_router_remembers_is_bounded_by_the_blocks_of_a_replica() -> None:
@@ -190,7 +201,7 @@ def summary(outcome: Outcome, slo: Slo | None = None, price: Price | None = None
     for record in outcome.records:
         results.add(record)
     executors: list[ModelledExecutor] = [replica.executor for replica in outcome.fleet.replicas]
-    return results.summary(executors, 2, price or Price(None, None))
+    return results.summary([PoolUse("chip", 2, (price or Price(None, None)).times(2), executors)])
 
 
 def test_a_summary_by_hand() -> None:

@@ -144,7 +144,7 @@ def _simulate(options: dict[str, Any]) -> None:
     else:
         from headway.simulator.table import RecordTable
 
-        table = RecordTable(options["out"], setup.price, setup.cut.chips)
+        table = RecordTable(options["out"], [pool.replica_price for pool in setup.all_pools])
     with table as sink, tracing(options) as observer, progress(workload.num_calls) as advance:
         summary = run(setup, workload, _slo(options), sink, advance, observer)
     described = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headway.scheduler.receipt import Receipt
@@ -21,6 +22,13 @@ class Record:
     receipt: Receipt
     refusal: str = ""
     """In the scheduler's words."""
+    charges: tuple[tuple[int, int], ...] = ()
+    """(pool, nanoseconds): its share of steps, by the pool that ran them; none where there is but one pool."""
+
+    @property
+    def charged_ns(self) -> tuple[tuple[int, int], ...]:
+        """By pool."""
+        return self.charges or ((0, self.receipt.device_share_ns + self.receipt.host_share_ns),)
 
     @property
     def ok(self) -> bool:
@@ -62,10 +70,9 @@ COLUMNS = (
 Cell = str | int | float | None
 
 
-def row(record: Record, power_w: float | None, usd_per_s: float | None) -> tuple[Cell, ...]:
-    """In the order of COLUMNS. Energy and money go by time; None where the chip publishes none."""
+def row(record: Record, power_w: Sequence[float | None], usd_per_s: Sequence[float | None]) -> tuple[Cell, ...]:
+    """In the order of COLUMNS. Energy and money, of a replica of each pool, go by time; None where a chip publishes none."""
     r, call = record.receipt, record.call
-    share_s = (r.device_share_ns + r.host_share_ns) / 1e9
     return (
         call.id,
         call.session,
@@ -87,6 +94,12 @@ def row(record: Record, power_w: float | None, usd_per_s: float | None) -> tuple
         r.preemptions,
         r.device_share_ns,
         r.host_share_ns,
-        None if power_w is None else share_s * power_w,
-        None if usd_per_s is None else share_s * usd_per_s,
+        _charged(record, power_w),
+        _charged(record, usd_per_s),
     )
+
+
+def _charged(record: Record, per_s: Sequence[float | None]) -> float | None:
+    amounts = [None if (each := per_s[pool]) is None else ns / 1e9 * each for pool, ns in record.charged_ns]
+    known = [amount for amount in amounts if amount is not None]
+    return sum(known) if len(known) == len(amounts) else None

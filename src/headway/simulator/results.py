@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from headway.simulator.executor import ModelledExecutor, bound_shares
@@ -52,10 +52,44 @@ def quantiles(values: Iterable[float], scale: float = 1.0) -> Quantiles:
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """Of one chip. None: not published."""
+    """Of one chip, or of several. None: not published."""
 
     power_w: float | None
     usd_per_hour: float | None
+
+    def times(self, chips: int) -> Price:
+        watts, usd = self.power_w, self.usd_per_hour
+        return Price(None if watts is None else watts * chips, None if usd is None else usd * chips)
+
+    @property
+    def usd_per_s(self) -> float | None:
+        return None if self.usd_per_hour is None else self.usd_per_hour / 3600
+
+
+@dataclass(frozen=True, slots=True)
+class PoolUse:
+    """What a pool's replicas did, and what one of them costs."""
+
+    name: str
+    chips_each: int
+    price: Price
+    """Of a replica."""
+    executors: Sequence[ModelledExecutor]
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSummary:
+    """As in `Summary`, of one pool."""
+
+    name: str
+    replicas: int
+    chips: int
+    steps: int
+    busy_s: float
+    busy_share: float
+    energy_j: float | None
+    cost_usd: float | None
+    charged_usd: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +144,7 @@ class Summary:
     charged_usd: float | None
     """The part that receipts carry; the rest is idle time."""
     usd_per_mtok_output: float | None
+    pools: tuple[PoolSummary, ...]
 
 
 @dataclass(slots=True)
@@ -120,7 +155,8 @@ class _Totals:
     output: int = 0
     reused: int = 0
     preemptions: int = 0
-    charged_ns: int = 0
+    charged_ns: Counter[int] = field(default_factory=Counter)
+    """By pool."""
     good: int = 0
     good_tokens: int = 0
 
@@ -148,10 +184,12 @@ class Results:
         self._reasons[record.reason] += 1
         self._first_ns = record.arrival_ns if self._first_ns is None else min(self._first_ns, record.arrival_ns)
         self._last_ns = max(self._last_ns, record.end_ns)
+        r, total = record.receipt, self._totals
+        for pool, charged_ns in record.charged_ns:
+            total.charged_ns[pool] += charged_ns
         if record.refused:
             self._refusals.setdefault(record.reason, record.refusal)
             return
-        r, total = record.receipt, self._totals
         self._queue_ns.append(r.queue_ns)
         self._ttft_ns.append(r.ttft_ns)
         self._e2e_ns.append(record.e2e_ns)
@@ -161,24 +199,18 @@ class Results:
         total.output += r.tokens_generated
         total.reused += r.tokens_reused
         total.preemptions += r.preemptions
-        total.charged_ns += r.device_share_ns + r.host_share_ns
         if self.slo.keeps(record):
             total.good += 1
             total.good_tokens += r.tokens_generated
 
-    def summary(
-        self, executors: Iterable[ModelledExecutor], chips_each: int, price: Price, interrupted: bool = False
-    ) -> Summary:
-        executors, limited = list(executors), self.slo != Slo()
+    def summary(self, pools: Sequence[PoolUse], interrupted: bool = False) -> Summary:
+        executors, limited = [e for pool in pools for e in pool.executors], self.slo != Slo()
         total, ended = self._totals, len(self._e2e_ns)
         duration_s = (self._last_ns - (self._first_ns or 0)) / 1e9
-        chips = chips_each * len(executors)
-        busy_s = sum(e.device_ns + e.host_ns for e in executors) / 1e9
+        each = tuple(self._of_pool(number, pool, duration_s) for number, pool in enumerate(pools))
+        chips, busy_s = sum(pool.chips for pool in each), sum(pool.busy_s for pool in each)
         tpot_s = quantiles(self._tpot_ns, 1e-9)
-        energy_j = None if price.power_w is None else busy_s * price.power_w * chips_each
-        usd_per_s = None if price.usd_per_hour is None else price.usd_per_hour * chips / 3600
-        cost_usd = None if usd_per_s is None else usd_per_s * duration_s
-        charged_s = total.charged_ns / 1e9
+        energy_j, cost_usd = _sum(p.energy_j for p in each), _sum(p.cost_usd for p in each)
         return Summary(
             calls=self.num_records,
             finished=self._reasons["stop"],
@@ -208,12 +240,29 @@ class Results:
             busy_share=_ratio(busy_s, duration_s * len(executors)),
             bound_share=bound_shares([sum(column) for column in zip(*(e.bound_ns for e in executors), strict=True)]),
             busy_s=busy_s,
-            charged_s=charged_s,
+            charged_s=total.charged_ns.total() / 1e9,
             energy_j=energy_j,
             energy_j_per_output_token=None if energy_j is None else _ratio(energy_j, total.output),
             cost_usd=cost_usd,
-            charged_usd=None if usd_per_s is None else charged_s * usd_per_s / len(executors),
+            charged_usd=_sum(p.charged_usd for p in each),
             usd_per_mtok_output=None if cost_usd is None else _ratio(cost_usd * 1e6, total.output),
+            pools=each,
+        )
+
+    def _of_pool(self, number: int, pool: PoolUse, duration_s: float) -> PoolSummary:
+        executors, price = pool.executors, pool.price
+        busy_s = sum(e.device_ns + e.host_ns for e in executors) / 1e9
+        charged_s, held_s = self._totals.charged_ns[number] / 1e9, duration_s * len(executors)
+        return PoolSummary(
+            name=pool.name,
+            replicas=len(executors),
+            chips=pool.chips_each * len(executors),
+            steps=sum(e.num_steps for e in executors),
+            busy_s=busy_s,
+            busy_share=_ratio(busy_s, held_s),
+            energy_j=None if price.power_w is None else busy_s * price.power_w,
+            cost_usd=None if price.usd_per_s is None else held_s * price.usd_per_s,
+            charged_usd=None if price.usd_per_s is None else charged_s * price.usd_per_s,
         )
 
 
@@ -222,6 +271,12 @@ def _gap_quantiles(executors: list[ModelledExecutor]) -> Quantiles:
     for executor in executors:
         gaps.merge(executor.gaps)
     return Quantiles(gaps.mean_s(), *(gaps.quantile_s(q) for q in (0.5, 0.9, 0.99, 1.0)))
+
+
+def _sum(amounts: Iterable[float | None]) -> float | None:
+    """None as soon as one is unknown."""
+    known = list(amounts)
+    return None if None in known else sum(amount for amount in known if amount is not None)
 
 
 def _ratio(part: float, whole: float) -> float:

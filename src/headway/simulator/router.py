@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from headway.scheduler.request import Request
 from headway.workload.call import WorkloadError
@@ -13,7 +13,7 @@ from headway.workload.call import WorkloadError
 MAX_SESSIONS = 1_000_000
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Load:
     """Of one replica, as a gateway counts it."""
 
@@ -22,42 +22,51 @@ class Load:
     """Prompt tokens of the requests that have not ended."""
     blocks: int = 0
     """KV blocks that it has."""
+    speed: float = 1.0
+    """Of prompts, beside the fastest replica of the fleet."""
+    replica: int = 0
+    pool: int = 0
+
+    def count(self, prompt_tokens: int, sign: int) -> None:
+        """A request comes (1) or has ended (-1)."""
+        self.requests += sign
+        self.tokens += sign * prompt_tokens
 
 
-class Router(Protocol):
-    def choose(self, request: Request, loads: Sequence[Load]) -> int:
-        """The index of a replica."""
-        ...
+class Router(ABC):
+    @abstractmethod
+    def choose(self, request: Request, loads: Sequence[Load]) -> Load:
+        """One of `loads`, which are never none."""
 
 
-class RoundRobin:
+class RoundRobin(Router):
     def __init__(self) -> None:
         self._next = 0
 
-    def choose(self, request: Request, loads: Sequence[Load]) -> int:
+    def choose(self, request: Request, loads: Sequence[Load]) -> Load:
         del request
         chosen = self._next % len(loads)
         self._next = chosen + 1
-        return chosen
+        return loads[chosen]
 
 
-class LeastWork:
-    """Fewest prompt tokens of unfinished requests; then fewest requests."""
+class LeastWork(Router):
+    """Least time for the prompts of unfinished requests; then fewest requests."""
 
-    def choose(self, request: Request, loads: Sequence[Load]) -> int:
+    def choose(self, request: Request, loads: Sequence[Load]) -> Load:
         del request
-        return min(range(len(loads)), key=lambda i: (loads[i].tokens, loads[i].requests))
+        return min(loads, key=lambda load: (load.tokens / load.speed, load.requests))
 
 
-class SessionAffinity:
+class SessionAffinity(Router):
     """A session stays where its first request went, which is where the least work was."""
 
     def __init__(self, max_sessions: int = MAX_SESSIONS) -> None:
-        self._homes: OrderedDict[str, int] = OrderedDict()
+        self._homes: OrderedDict[str, Load] = OrderedDict()
         self._max_sessions = max_sessions
         self._new = LeastWork()
 
-    def choose(self, request: Request, loads: Sequence[Load]) -> int:
+    def choose(self, request: Request, loads: Sequence[Load]) -> Load:
         session = request.session
         if session is None:
             return self._new.choose(request, loads)
@@ -70,8 +79,8 @@ class SessionAffinity:
         return home
 
 
-class PrefixAware:
-    """Most prompt tokens that a replica has seen before, less `load_weight` times the tokens that are ahead there.
+class PrefixAware(Router):
+    """Least time for what is not cached of the prompt and for `load_weight` times the tokens that are ahead of it.
 
     It remembers the keys that it sent to each replica, as many as the replica has blocks, least recently used first
     out: a guess of what is cached there, as a gateway has it.
@@ -80,35 +89,33 @@ class PrefixAware:
     def __init__(self, block_size: int, load_weight: float = 0.5) -> None:
         self._block_size = block_size
         self._load_weight = load_weight
-        self._seen: list[OrderedDict[bytes, None]] = []
+        self._seen: dict[int, OrderedDict[bytes, None]] = {}
 
-    def choose(self, request: Request, loads: Sequence[Load]) -> int:
-        while len(self._seen) < len(loads):
-            self._seen.append(OrderedDict())
+    def choose(self, request: Request, loads: Sequence[Load]) -> Load:
         keys = request.block_keys[: request.num_prompt_tokens // self._block_size]
-        scores = [self._score(i, keys, loads[i]) for i in range(len(loads))]
-        chosen = max(range(len(loads)), key=lambda i: (scores[i], -loads[i].requests, -i))
-        self._remember(chosen, keys, loads[chosen].blocks)
+        chosen = min(loads, key=lambda load: (self._work(load, request, keys), load.requests, load.replica))
+        self._remember(chosen, keys)
         return chosen
 
-    def _score(self, replica: int, keys: Sequence[bytes], load: Load) -> float:
-        return self._cached(replica, keys) * self._block_size - self._load_weight * load.tokens
+    def _work(self, load: Load, request: Request, keys: Sequence[bytes]) -> float:
+        missing = request.num_prompt_tokens - self._cached(load.replica, keys) * self._block_size
+        return (missing + self._load_weight * load.tokens) / load.speed
 
     def _cached(self, replica: int, keys: Sequence[bytes]) -> int:
         """Tails are forgotten before heads, so what is known is a prefix and can be bisected."""
-        seen = self._seen[replica]
+        seen = self._seen.get(replica, ())
         low, high = 0, len(keys)
         while low < high:
             middle = (low + high) // 2
             low, high = (middle + 1, high) if keys[middle] in seen else (low, middle)
         return low
 
-    def _remember(self, replica: int, keys: Sequence[bytes], most: int) -> None:
-        seen = self._seen[replica]
+    def _remember(self, load: Load, keys: Sequence[bytes]) -> None:
+        seen = self._seen.setdefault(load.replica, OrderedDict())
         for key in reversed(keys):
             seen[key] = None
             seen.move_to_end(key)
-        while len(seen) > most:
+        while len(seen) > load.blocks:
             seen.popitem(last=False)
 
 

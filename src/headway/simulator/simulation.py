@@ -13,9 +13,9 @@ from headway.roofline import coefficients
 from headway.scheduler.config import ConfigError, SchedulerConfig
 from headway.simulator.fleet import Fleet, FleetConfig
 from headway.simulator.kv_memory import USABLE, cache_group_blocks
+from headway.simulator.pools import Pool
 from headway.simulator.record import Record
-from headway.simulator.results import Price, Results, Slo, Summary
-from headway.simulator.router import make_router
+from headway.simulator.results import PoolUse, Price, Results, Slo, Summary
 from headway.simulator.step_time import StepTime
 
 if TYPE_CHECKING:
@@ -63,6 +63,14 @@ class Setup:
     batching: Batching = "continuous"
     reservation: Reservation = "demand"
     jumps: bool = True
+    pools: tuple[Setup, ...] = ()
+    """Where replicas are unlike: the hardware and policy of each pool. `router`, `block_size`, `max_output_tokens` and
+    `jumps` are then the fleet's, from here. Empty: all replicas are as said here.
+    """
+
+    @property
+    def all_pools(self) -> tuple[Setup, ...]:
+        return self.pools or (self,)
 
     def scheduler_config(self) -> SchedulerConfig:
         """Raises ShapeError if there is no room for the model, ConfigError for numbers that contradict each other."""
@@ -102,8 +110,18 @@ class Setup:
 
     @property
     def price(self) -> Price:
+        """Of one chip."""
         chip = self.system.chip
         return Price(chip.tdp_w, chip.rent_usd_per_hour or chip.tco_usd_per_hour)
+
+    @property
+    def replica_price(self) -> Price:
+        return self.price.times(self.cut.chips)
+
+    def fleet_config(self) -> FleetConfig:
+        """Raises what `scheduler_config` and `step_time` raise, WorkloadError for pools that do not go together."""
+        pools = tuple(Pool(p.num_replicas, p.scheduler_config(), p.step_time()) for p in self.all_pools)
+        return FleetConfig(pools, self.router, self.max_output_tokens, self.jumps)
 
 
 def simulate(
@@ -129,11 +147,17 @@ def simulate(
         if on_progress is not None:
             on_progress(results.num_records)
 
-    config = FleetConfig(setup.num_replicas, setup.scheduler_config(), setup.max_output_tokens, setup.jumps)
-    fleet = Fleet(config, setup.step_time(), make_router(setup.router, setup.block_size), on_record, observer)
+    fleet = Fleet(setup.fleet_config(), on_record, observer)
     interrupted = False
     try:
         fleet.run(workload)
     except KeyboardInterrupt:
         interrupted = True
-    return results.summary((r.executor for r in fleet.replicas), setup.cut.chips, setup.price, interrupted)
+    return results.summary(_uses(setup, fleet), interrupted)
+
+
+def _uses(setup: Setup, fleet: Fleet) -> list[PoolUse]:
+    return [
+        PoolUse(pool.system.name, pool.cut.chips, pool.replica_price, [r.executor for r in fleet.of_pool(number)])
+        for number, pool in enumerate(setup.all_pools)
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -29,12 +30,12 @@ SCHEMA = pa.schema([pa.field(column, _type(column)) for column in COLUMNS])
 class RecordTable:
     """A context manager: leaving it with an error other than KeyboardInterrupt leaves no file behind."""
 
-    def __init__(self, path: Path, price: Price, chips: int) -> None:
-        """`chips` of a replica. Raises WorkloadError if the file cannot be made."""
+    def __init__(self, path: Path, prices: Sequence[Price]) -> None:
+        """Of a replica of each pool. Raises WorkloadError if the file cannot be made."""
         self._path = path
         self._part = path.with_name(path.name + ".part")
-        self._power_w = None if price.power_w is None else price.power_w * chips
-        self._usd_per_s = None if price.usd_per_hour is None else price.usd_per_hour * chips / 3600
+        self._power_w = [price.power_w for price in prices]
+        self._usd_per_s = [price.usd_per_s for price in prices]
         self._rows: list[tuple[Cell, ...]] = []
         try:
             self._writer = pq.ParquetWriter(self._part, SCHEMA)

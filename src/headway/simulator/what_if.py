@@ -21,10 +21,10 @@ from headway.scheduler.receipt import Receipt
 from headway.scheduler.step_log import Add, Commit, Ended, Header, Plan
 from headway.simulator.executor import Timer
 from headway.simulator.fleet import Fleet, FleetConfig
+from headway.simulator.pools import Pool
 from headway.simulator.record import Record
 from headway.simulator.recorded import LoggedStep, RecordedTimer, pairs_of
 from headway.simulator.results import Price, Quantiles, quantiles
-from headway.simulator.router import RoundRobin
 from headway.workload.call import Workload, WorkloadError, start_s
 from headway.workload.step_log_trace import log_lines, read_step_log
 
@@ -183,7 +183,7 @@ def _workload(path: Path, waits_ns: dict[str, int]) -> Workload:
 
 def _run(workload: Workload, config: SchedulerConfig, timer: Timer) -> dict[str, Receipt]:
     records: list[Record] = []
-    Fleet(FleetConfig(1, config), timer, RoundRobin(), records.append).run(workload)
+    Fleet(FleetConfig((Pool(1, config, timer),)), records.append).run(workload)
     return {record.call.id: record.receipt for record in records if record.ok}
 
 
