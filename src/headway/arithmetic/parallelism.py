@@ -99,7 +99,7 @@ def weight_bytes_per_chip(model: ModelShape, precision: Precision, parallelism: 
 def weight_bytes_by_part(model: ModelShape, precision: Precision, parallelism: Parallelism) -> dict[str, float]:
     """The same by part: those of matrices, norms, and tables (embedding and head)."""
     parallelism.check(model)
-    stage = _fullest_stage(model, parallelism)
+    stage = fullest_stage(model, parallelism)
     parts: dict[str, float] = {}
     for layer, layers in model.layer_counts:
         kv_heads = max(1, layer.attention.num_kv_heads)
@@ -122,10 +122,11 @@ def kv_bytes_per_chip(model: ModelShape, length: int, batch: int, precision: Pre
     for term in cache_terms(model, precision):
         context = cut.context if term.every else 1
         layers_bytes += term.size_bytes(length) / kv_shards(cut.tensor, term.kv_heads) / context
-    return layers_bytes * sequences * _fullest_stage(model, cut)
+    return layers_bytes * sequences * fullest_stage(model, cut)
 
 
-def _fullest_stage(model: ModelShape, parallelism: Parallelism) -> float:
+def fullest_stage(model: ModelShape, parallelism: Parallelism) -> float:
+    """Share of the layers that the stage with the most of them has."""
     layers = len(model.layers)
     return -(-layers // parallelism.pipeline) / layers
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection
 
 from headway.arithmetic.cache import CacheTerm, cache_terms
 from headway.arithmetic.formats import Precision
 from headway.arithmetic.layers import ShapeError
-from headway.arithmetic.parallelism import Parallelism, weight_bytes_per_chip
+from headway.arithmetic.parallelism import Parallelism, fullest_stage, kv_shards, weight_bytes_by_part
 from headway.arithmetic.shape import ModelShape
 from headway.catalog import Chip
 from headway.scheduler.config import CacheGroup
@@ -25,17 +26,24 @@ def cache_group_blocks(
     max_running: int,
     usable: float = USABLE,
     num_blocks: int | None = None,
+    elsewhere: Collection[str] = (),
 ) -> tuple[CacheGroup, ...]:
     """Windows and states get what `max_running` sequences need, but at most half of the room if there are growing
-    layers; those get the rest, or `num_blocks`. Raises ShapeError if the weights leave no room for a block.
+    layers; those get the rest, or `num_blocks`. Parts of the weights that are `elsewhere` take no room.
+
+    Where sequences are dealt out to `cut.data` groups of chips, the blocks are those of all groups together: that no
+    group runs short before the others is assumed. Raises ShapeError if the weights leave no room for a block.
     """
-    weights_bytes = weight_bytes_per_chip(model, precision, cut)
+    parts = weight_bytes_by_part(model, precision, cut)
+    weights_bytes = sum(size for part, size in parts.items() if part not in elsewhere)
     room_bytes = chip.hbm_bytes * usable - weights_bytes
     grouped: dict[tuple[str, int], list[CacheTerm]] = defaultdict(list)
     for term in cache_terms(model, precision):
         grouped[_group_of(term)].append(term)
-    block_bytes = {key: sum(_block_bytes(t, cut, block_size) for t in terms) for key, terms in grouped.items()}
-    blocks = _share_out(room_bytes, block_bytes, block_size, max_running)
+    stage = fullest_stage(model, cut)
+    block_bytes = {key: stage * sum(_block_bytes(t, cut, block_size) for t in terms) for key, terms in grouped.items()}
+    group = _share_out(room_bytes, block_bytes, block_size, -(-max_running // cut.data))
+    blocks = {key: count * cut.data for key, count in group.items()}
     if num_blocks is not None and ("full", 0) in blocks:
         blocks["full", 0] = num_blocks
     if not blocks or min(blocks.values()) < 1:
@@ -61,11 +69,12 @@ def _cache_group(key: tuple[str, int], num_blocks: int) -> CacheGroup:
 
 
 def _block_bytes(term: CacheTerm, cut: Parallelism, block_size: int) -> float:
-    """On the fullest chip. A state's block is the state of one sequence."""
-    heads = min(cut.tensor, term.kv_heads)
+    """All layers of it, on each of the chips that share it. A state's block is the state of one sequence."""
+    heads = kv_shards(cut.tensor, term.kv_heads)
     if not term.every:
         return term.size_bytes(1) / heads
-    return term.layers * term.values * term.format.bits_per_value / 8 * block_size / term.every / heads
+    entries = block_size / term.every / cut.context
+    return term.layers * term.values * term.format.bits_per_value / 8 * entries / heads
 
 
 def _share_out(

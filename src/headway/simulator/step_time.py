@@ -51,8 +51,9 @@ class Steps(NamedTuple):
 
 class StepTime:
     """For steps of at most `max_step_tokens` tokens. `coefficients` None: the floor, which has no host time of its own.
+    With pipeline stages, of one pass through all of them.
 
-    Raises what `step_work` raises, and ValueError for a cut that deals out sequences, contexts or layers.
+    Raises what `step_work` raises, and ValueError for a cut that deals out sequences or contexts.
     """
 
     def __init__(
@@ -65,8 +66,8 @@ class StepTime:
         coefficients: Coefficients | None = None,
         host_gap_s: float = 0.0,
     ) -> None:
-        if cut.data > 1 or cut.context > 1 or cut.pipeline > 1:
-            raise ValueError("a replica is cut by tensor and expert parallelism only; use more replicas instead")
+        if cut.data > 1 or cut.context > 1:
+            raise ValueError("the busiest chip's share is not the whole step's: DealtTime knows it")
         self.spans = spans(model)
         self.chips = cut.chips
         self.max_step_tokens = max_step_tokens
