@@ -217,7 +217,7 @@ class DealtTime:
         return Busy(compute_s, memory_s, network_s, device_s)
 
 
-def _line(x: FloatArray, y: FloatArray) -> Line:
+def _line(x: Any, y: Any) -> Line:
     """Through the last two points."""
     y = np.broadcast_to(y, x.shape)
     slope = float((y[-1] - y[-2]) / (x[-1] - x[-2]))

@@ -42,7 +42,7 @@ class VaryingOp:
     read_bytes: float
     write_bytes: float
 
-    def flops(self, tokens: int, sampled: int, pairs: Any, reads: Any, larger: Any, smaller: Any) -> Any:
+    def flops(self, tokens: float, sampled: float, pairs: Any, reads: Any, larger: Any, smaller: Any) -> Any:
         fixed = self.token_flops * tokens + self.sampled_flops * sampled
         if self.span < 0:
             return fixed
@@ -52,7 +52,7 @@ class VaryingOp:
             flops = smaller(flops, pairs[self.span] * self.expanded_pair_flops + cached * self.expand_flops)
         return flops + fixed
 
-    def moved_bytes(self, tokens: int, sequences: int, sampled: int, reads: Any, writes: Any) -> Any:
+    def moved_bytes(self, tokens: float, sequences: float, sampled: float, reads: Any, writes: Any) -> Any:
         fixed = self.token_bytes * tokens + self.sampled_bytes * sampled + self.sequence_bytes * sequences
         if sampled:
             fixed += self.sampling_bytes
