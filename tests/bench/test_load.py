@@ -65,6 +65,38 @@ def test_sessions_think_and_trace_calls_keep_times_of_their_own() -> None:
     assert second(server) == pytest.approx([0.0, 0.5, 1.0, 8.0, 10.0])
 
 
+def sub_agents() -> list[Call]:
+    """A call, two sub-agents of two calls each, and a call that waits for both."""
+    first = Call("0", 10, 1)
+    one = [Call("a0", 10, 1, agent=1, arrival_s=None, gap_s=1), Call("a1", 10, 1, agent=1, arrival_s=None, gap_s=4)]
+    two = [
+        Call("b0", 10, 1, agent=2, arrival_s=None, after=(0,), gap_s=2),
+        Call("b1", 10, 1, agent=2, arrival_s=None, gap_s=1),
+    ]
+    return [
+        first,
+        *one,
+        *two,
+        Call("1", 10, 1, arrival_s=None, after=(2, 4), gap_s=5),
+        Call("2", 10, 1, arrival_s=None),
+    ]
+
+
+def test_sub_agents_run_side_by_side_and_their_parent_waits() -> None:
+    server = Server(lambda _: answer(2.0, []))
+    drive(Workload("w", [sub_agents()]), server)
+    asked = {body["messages"][0]["content"]: at_s for at_s, body in server.requests}
+    assert asked == pytest.approx({"0": 0, "a0": 3, "b0": 4, "b1": 7, "a1": 9, "1": 16, "2": 18})
+
+
+def test_a_session_is_over_when_a_call_of_a_sub_agent_failed() -> None:
+    server = Server([answer(2.0, []), answer(2.0, []), whole(500, b""), *[answer(2.0, [])] * 5])
+    load = drive(Workload("w", [sub_agents()], concurrency=1), server)
+    outcomes = {record.id: record.outcome for record in load.records}
+    assert outcomes == {"0": "ok", "a0": "ok", "b0": "http_error"}
+    assert load.num_abandoned == 4
+
+
 def test_a_session_whose_call_failed_is_over() -> None:
     session = [Call(str(i), 10, 1, arrival_s=None if i else 0.0) for i in range(4)]
     load = drive(Workload("w", [session]), Server([answer(1.0, []), whole(500, b"")]))

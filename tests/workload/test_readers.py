@@ -66,6 +66,31 @@ def test_coding_agent_sessions() -> None:
         assert [len(c.hash_ids) for c in session] == [sum(call["h"][1::2]) for call in own]
 
 
+def test_sub_agents_run_side_by_side_and_their_parent_waits() -> None:
+    (session,) = sessions("coding_agent_sub_agents.jsonl")
+    assert [c.agent for c in session] == [0] * 16 + [1] * 5 + [2] * 7 + [0] * 4
+    assert {n: c.after for n, c in enumerate(session) if c.after is not None} == {21: (15,), 28: (20, 27)}
+    gaps_s = {n: round(session[n].gap_s, 2) for n in (16, 21, 28)}
+    assert gaps_s == {16: 0.72, 21: 0.73, 28: 28.45}, "from the parent's end, and from the end of the later sub-agent"
+    assert common(session[16].hash_ids, session[21].hash_ids) == 174, "sub-agents have a prompt of their own"
+    assert not common(session[0].hash_ids, session[16].hash_ids)
+    assert len({c.id for c in session}) == len(session)
+    assert {c.turn for c in session[15:29]} == {3}
+
+
+def test_nobody_waits_for_a_sub_agent_in_the_background(tmp_path: Path) -> None:
+    inner = {"t": 0, "in": 64, "out": 1, "h": [7, 1]}
+    background = {"t": 6, "ty": "subagent", "dur_ms": None, "r": [inner, inner | {"t": 9}]}
+    waited = {"t": 11, "ty": "subagent", "dur_ms": 4000, "r": [inner | {"h": [1, 1]}]}
+    rows = [CALL | {"api": 5}, background, waited, CALL | {"t": 20}, CALL | {"t": 30}]
+    (session,) = open_trace(written(tmp_path / "t.jsonl", SESSION | {"tool_tokens": 64, "r": rows})).sessions
+    assert [(c.agent, c.after, c.gap_s) for c in session] == [
+        (0, None, 0), (1, None, 1), (1, None, 9), (2, (0,), 2), (0, None, 9), (0, None, 10)
+    ]  # fmt: skip
+    shares = [bool(common(session[0].hash_ids, c.hash_ids)) for c in session]
+    assert shares == [True, False, False, True, True, True], "the shared prompt is shared where the ids say so"
+
+
 def test_ids_local_to_a_session_stay_apart_behind_the_shared_prompt(tmp_path: Path) -> None:
     row = {"bs": 64, "tool_tokens": 128, "system_tokens": 64, "r": [{"t": 0, "in": 640, "out": 5, "h": [1, 10]}]}
     path = written(tmp_path / "t.jsonl", {"id": "a", **row}, {"id": "b", **row}, {"id": "c", **row, "tool_tokens": 64})
@@ -90,6 +115,10 @@ def test_gzipped_reads_the_same(tmp_path: Path) -> None:
     zipped = tmp_path / "azure.csv.gz"
     zipped.write_bytes(gzip.compress((TRACES / "azure_conv.csv").read_bytes()))
     assert list(open_trace(zipped).sessions) == sessions("azure_conv.csv")
+
+
+def deep(levels: int) -> dict[str, object]:
+    return {"t": 9, "ty": "subagent", "r": [CALL, *([deep(levels - 1)] if levels > 1 else [])]}
 
 
 BAD = {
@@ -125,6 +154,15 @@ BAD = {
     "sessions: odd runs": ([SESSION | {"r": [CALL | {"h": [1, 2, 3]}]}], ":1: h must be pairs"),
     "sessions: huge run": ([SESSION | {"r": [CALL | {"h": [1, 1 << 30]}]}], ":1: h must be pairs of start and length"),
     "sessions: block size": ([SESSION, SESSION | {"bs": 32}], ":2: bs is 32, and 64 in the first row"),
+    "sessions: sub-agent backwards": (
+        [SESSION | {"r": [CALL, {"t": 9, "ty": "subagent", "r": [CALL | {"t": 5}, CALL]}]}],
+        ":1: a call of the session starts before",
+    ),
+    "sessions: negative duration": (
+        [SESSION, SESSION | {"r": [CALL, {"t": 9, "ty": "subagent", "dur_ms": -1, "r": [CALL]}]}],
+        ":2: Expected `float` >= 0.0",
+    ),
+    "sessions: too deep": ([SESSION | {"r": [CALL, deep(9)]}], ":1: sub-agents within sub-agents, more than 8 deep"),
     "sessions: backwards": ([SESSION | {"r": [CALL | {"t": 5}, CALL]}], ":1: a call of the session starts before"),
 }
 

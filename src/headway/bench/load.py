@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from headway.bench.record import Record
 from headway.workload.call import Call, Session, Workload, start_s
+from headway.workload.progress import Progress
 
 PREPARE_S = 0.5
 """How long before its time a session is taken up, so that its first prompt is ready when it is due."""
@@ -27,6 +28,22 @@ class Pace:
     """Nothing is sent after this; what is under way may end."""
     max_open: int = 20_000
     """Sessions in progress. Open loop beyond it: calls are `unsent`."""
+
+
+@dataclass(slots=True)
+class _Dialogue:
+    """A session in progress: over when one of its calls has failed."""
+
+    session: Session
+    progress: Progress
+    num_sent: int = 0
+    failed: bool = False
+    last: Record | None = None
+    """Once a call has failed, that one."""
+
+    def heard(self, record: Record) -> None:
+        if not self.failed:
+            self.last, self.failed = record, record.outcome != "ok"
 
 
 class Load:
@@ -103,29 +120,34 @@ class Load:
 
     async def _session(self, session: Session, first_due_s: float) -> Record | None:
         """The last record; None when time was over before the first call."""
-        due_s = first_due_s
-        last: Record | None = None
+        dialogue = _Dialogue(session, Progress(session))
         async with asyncio.TaskGroup() as group:
-            for number, call in enumerate(session):
-                if number and call.arrival_s is None:
-                    due_s = self._now_s() + call.gap_s * self._pace.think
-                elif number and call.arrival_s is not None:
-                    due_s = call.arrival_s
-                if self._past_end(due_s):
-                    break
-                body = self._prepare(call)
-                await self._until(due_s)
-                # A later call with a time of its own does not wait for this one.
-                follower = session[number + 1] if number + 1 < len(session) else None
-                if follower is not None and follower.arrival_s is not None:
-                    group.create_task(self._one(call, body, due_s))
-                    continue
-                last = await self._one(call, body, due_s)
-                if last.outcome != "ok":
-                    # A dialogue whose call failed is over.
-                    self.num_abandoned += len(session) - number - 1
-                    break
-        return last
+            await self._ask(dialogue, 0, first_due_s, group)
+        if dialogue.failed:
+            self.num_abandoned += len(session) - dialogue.num_sent
+        return dialogue.last
+
+    async def _ask(self, dialogue: _Dialogue, number: int, due_s: float, group: asyncio.TaskGroup) -> None:
+        """A call, and those that wait for it: the first here, others beside it."""
+        session = dialogue.session
+        while not self._past_end(due_s):
+            body = self._prepare(session[number])
+            await self._until(due_s)
+            if dialogue.failed:
+                return
+            dialogue.num_sent += 1
+            # A later call with a time of its own does not wait for this one.
+            follower = session[number + 1] if number + 1 < len(session) else None
+            if follower is not None and follower.arrival_s is not None:
+                group.create_task(self._ask(dialogue, number + 1, follower.arrival_s, group))
+            dialogue.heard(await self._one(session[number], body, due_s))
+            free = dialogue.progress.ended(number)
+            if not free or dialogue.failed:
+                return
+            due = [(n, self._now_s() + session[n].gap_s * self._pace.think) for n in free]
+            for other, other_due_s in due[1:]:
+                group.create_task(self._ask(dialogue, other, other_due_s, group))
+            number, due_s = due[0]
 
     async def _one(self, call: Call, body: bytes, due_s: float) -> Record:
         self.num_started += 1

@@ -24,11 +24,15 @@ class Call:
     session: str | None = None
     turn: int = 0
     """Which of the session's turns: each begins with a human's prompt."""
+    agent: int = 0
+    """Who of the session asks: 0 its main agent, others the sub-agents. A call goes on from the one before it of the
+    same agent."""
     arrival_s: float | None = 0.0
-    """Seconds from the start, whatever the server does (open loop); None: `gap_s` after the session's previous call
-    ended."""
+    """Seconds from the start, whatever the server does (open loop); None: `gap_s` after those that it waits for."""
+    after: tuple[int, ...] | None = None
+    """The calls before it whose ends it waits for, by their numbers in the session; None: the previous one."""
     gap_s: float = 0.0
-    """Tool or human time since the end of the session's previous call."""
+    """Tool or human time since the end of the last that it waits for."""
     hash_ids: tuple[int, ...] = ()
     """The prompt's content, one id for each whole block of `Workload.hash_block_size` tokens, perhaps one more for a
     last partial block. An equal id means the same block after the same prefix. Empty: shares nothing with anyone."""
@@ -37,7 +41,7 @@ class Call:
 
 
 Session = Sequence[Call]
-"""Never empty. The first call has an `arrival_s`; where a later one has none, it waits for the one before it."""
+"""Never empty. The first call has an `arrival_s`; a later one that has none waits for calls before it."""
 
 
 @dataclass(frozen=True, slots=True)
