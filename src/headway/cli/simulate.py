@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +14,7 @@ from headway.cli.one_line import INTERRUPTED, in_options
 from headway.cli.quantities import Policy, Seconds
 from headway.cli.simulate_checks import FIELDS, check_load, check_replay
 from headway.cli.simulate_machine import cost_model, given_options, with_machine
+from headway.cli.sweep_options import check_sweep, sweep_options
 from headway.cli.trace_options import trace_options, tracing
 from headway.cli.workload_options import WorkloadChoice, workload_options
 
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
 
     from headway.simulator.results import Price, Slo
     from headway.simulator.simulation import Setup, Sink
-    from headway.simulator.step_time import StepTime
+    from headway.simulator.executor import Timer
     from headway.workload.call import Workload
 
 COUNT = click.IntRange(1, 1_000_000_000)
@@ -63,7 +66,10 @@ RATE = click.FloatRange(0, 1e9, min_open=True)
 @click.option("--slo-ttft", type=Seconds(), help="Goodput: most to the first token: 0.5, 0.5s or 500ms.")
 @click.option("--slo-tpot", type=Seconds(), help="Goodput: most a token after it, as 50ms.")
 @click.option("--slo-e2e", type=Seconds(), help="Goodput: most for a whole answer, as 30s.")
-@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Per-request table, a Parquet file.")
+@click.option(
+    "--out", type=click.Path(path_type=Path, dir_okay=False), help="Per-request table, Parquet; a sweep's JSON lines."
+)
+@sweep_options
 @trace_options
 @click.option("--replay", type=click.Path(path_type=Path), help="Check that a step log gives the same plans again.")
 @click.option("--with", "changes", metavar="NAME=VALUE,…", help="Fork the log: prefix_cache=off, system=NAME …")
@@ -75,26 +81,45 @@ def simulate(**options: Any) -> None:
     The scheduler is the one that serves. Only the steps' durations are computed, from the model, the system and, with
     --calibrated, a fit to measurements.
     """
-    from headway.arithmetic.shape import ShapeError
-    from headway.catalog import CatalogError
-    from headway.scheduler.config import ConfigError
-    from headway.scheduler.step_log import StepLogError
-    from headway.workload.call import WorkloadError
-
     try:
         options["given"] = given_options()
         if options["changes"] is not None and options["replay"] is None:
             raise click.UsageError("--with needs --replay LOG")
-        if options["replay"] is not None:
-            _replay(options)
-        else:
-            _simulate(options)
-    except ConfigError as error:
-        raise click.ClickException(str(error) if options["replay"] else in_options(str(error), FIELDS)) from None
-    except (CatalogError, ShapeError, StepLogError, WorkloadError) as error:
-        raise click.ClickException(str(error)) from None
+        with refusals({} if options["replay"] else FIELDS):
+            _run(options)
     except MemoryError:
         raise click.ClickException("out of memory: a smaller --max-running or --context needs less") from None
+
+
+@contextmanager
+def refusals(fields: Mapping[str, str]) -> Iterator[None]:
+    """What cannot be simulated becomes a ClickException, in which `fields` of the configuration are options."""
+    from headway.arithmetic.shape import ShapeError
+    from headway.catalog import CatalogError
+    from headway.scheduler.config import ConfigError
+    from headway.scheduler.step_log import StepLogError
+    from headway.simulator.sweep import SweepError
+    from headway.workload.call import WorkloadError
+
+    try:
+        yield
+    except ConfigError as error:
+        raise click.ClickException(in_options(str(error), fields) if fields else str(error)) from None
+    except (CatalogError, ShapeError, StepLogError, WorkloadError, SweepError) as error:
+        raise click.ClickException(str(error)) from None
+
+
+def _run(options: dict[str, Any]) -> None:
+    if options["replay"] is not None:
+        _replay(options)
+        return
+    check_sweep(options)
+    if options["sweep"]:
+        from headway.cli.simulate_sweep import simulate_grid
+
+        simulate_grid(options)
+    else:
+        _simulate(options)
 
 
 def _replay(options: dict[str, Any]) -> None:
@@ -110,8 +135,8 @@ def _replay(options: dict[str, Any]) -> None:
         show_replay(replayed, options["as_json"])
         return
 
-    def on_system(name: str, max_step_tokens: int) -> StepTime:
-        return _setup(with_machine(options | {"system": name}) | {"chunk": max_step_tokens}).step_time()
+    def on_system(name: str, max_step_tokens: int) -> Timer:
+        return setup_of(with_machine(options | {"system": name}) | {"chunk": max_step_tokens}).step_time()
 
     before = _price(options) if "system" in options["given"] else UNKNOWN
     after = _price(options | {"system": changes["system"]}) if "system" in changes else before
@@ -122,32 +147,30 @@ def _price(options: dict[str, Any]) -> Price:
     """Of all chips of a replica."""
     from headway.simulator.results import Price
 
-    setup = _setup(with_machine(options))
+    setup = setup_of(with_machine(options))
     each, chips = setup.price, setup.cut.chips
     watts, usd = each.power_w, each.usd_per_hour
     return Price(None if watts is None else watts * chips, None if usd is None else usd * chips)
 
 
 def _simulate(options: dict[str, Any]) -> None:
-    from contextlib import nullcontext
-
     from headway.cli.simulate_text import progress, show_summary
     from headway.simulator.simulation import simulate as run
 
     check_load(options)
     options = with_machine(options)
-    setup, seed = _setup(options), options["seed"]
-    workload = _workload(options, setup)
-    table: AbstractContextManager[Sink | None]
-    if options["out"] is None:
-        table = nullcontext(None)
-    else:
-        from headway.simulator.table import RecordTable
+    setup = setup_of(options)
+    workload = workload_of(options, setup)
+    with _table(options, setup) as sink, tracing(options) as observer, progress(workload.num_calls) as advance:
+        summary = run(setup, workload, slo_of(options), sink, advance, observer)
+    show_summary(described(options, setup, workload), summary, options["as_json"])
+    if summary.interrupted:
+        sys.exit(INTERRUPTED)
 
-        table = RecordTable(options["out"], [pool.replica_price for pool in setup.all_pools])
-    with table as sink, tracing(options) as observer, progress(workload.num_calls) as advance:
-        summary = run(setup, workload, _slo(options), sink, advance, observer)
-    described = {
+
+def described(options: Mapping[str, Any], setup: Setup, workload: Workload) -> dict[str, Any]:
+    """What a result is a result of."""
+    return {
         "workload": workload.name,
         "model": options["model"],
         "system": setup.system.name,
@@ -156,17 +179,22 @@ def _simulate(options: dict[str, Any]) -> None:
         "replicas": setup.num_replicas,
         "router": setup.router,
         "cost_model": cost_model(options, setup),
-        "seed": seed,
+        "seed": options["seed"],
         "concurrency": options["concurrency"],
         "rate_per_s": options["rate"],
         "speed": options["speed"],
     }
-    show_summary(described, summary, options["as_json"])
-    if summary.interrupted:
-        sys.exit(INTERRUPTED)
 
 
-def _setup(options: dict[str, Any]) -> Setup:
+def _table(options: Mapping[str, Any], setup: Setup) -> AbstractContextManager[Sink | None]:
+    if options["out"] is None:
+        return nullcontext(None)
+    from headway.simulator.table import RecordTable
+
+    return RecordTable(options["out"], [pool.replica_price for pool in setup.all_pools])
+
+
+def setup_of(options: dict[str, Any]) -> Setup:
     from headway.arithmetic.formats import precision
     from headway.arithmetic.hf_config import shape_from_config
     from headway.arithmetic.parallelism import Parallelism
@@ -197,18 +225,18 @@ def _setup(options: dict[str, Any]) -> Setup:
     )
 
 
-def _workload(options: dict[str, Any], setup: Setup) -> Workload:
+def workload_of(options: dict[str, Any], setup: Setup) -> Workload:
     """Agents compact before the context of the replica is full, as their makers set them up."""
     from headway.workload.call import faster
 
-    choice = WorkloadChoice.taken(options)
+    choice = WorkloadChoice.taken(dict(options))
     if choice.options["agents"] and choice.options["max_context"] is None:
         choice.options["max_context"] = setup.scheduler_config().max_context
     workload = choice.make(options["concurrency"], options["rate"])
     return workload if options["speed"] == 1.0 else faster(workload, options["speed"])
 
 
-def _slo(options: dict[str, Any]) -> Slo:
+def slo_of(options: dict[str, Any]) -> Slo:
     from headway.simulator.results import Slo
 
     return Slo(options["slo_ttft"], options["slo_tpot"], options["slo_e2e"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,7 +48,7 @@ def _served(machine: MachineFile, given: frozenset[str]) -> dict[str, Any]:
     return own
 
 
-def cost_model(options: dict[str, Any], setup: Setup) -> str:
+def cost_model(options: Mapping[str, Any], setup: Setup) -> str:
     """Where step times come from, in words."""
     machine: MachineFile | None = options.get("machine")
     if machine is None:

@@ -51,8 +51,7 @@ def progress(total: int | None) -> Iterator[Callable[[int], None] | None]:
 
 def show_summary(described: dict[str, Any], summary: Summary, as_json: bool) -> None:
     if as_json:
-        known = {k: v for k, v in asdict(summary).items() if v is not None or not k.startswith("goodput_")}
-        click.echo(json.dumps(described | known, allow_nan=False))
+        click.echo(json.dumps(as_result(described, summary), allow_nan=False))
         return
     s, d = summary, described
     cached = f"{s.hit_rate:.1%} of {s.input_tokens:,} prompt tokens from the cache"
@@ -82,6 +81,10 @@ def show_summary(described: dict[str, Any], summary: Summary, as_json: bool) -> 
     )
     for word, meaning in MEANINGS.items():
         click.echo(f"  {word}: {meaning}")
+
+
+def as_result(described: dict[str, Any], summary: Summary) -> dict[str, Any]:
+    return described | {k: v for k, v in asdict(summary).items() if v is not None or not k.startswith("goodput_")}
 
 
 def show_replay(replayed: Replayed, as_json: bool) -> None:

@@ -1,0 +1,181 @@
+"""`headway simulate --sweep`: the command at every point of a grid, then one table and a chart."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headway.catalog.machine import ENDINGS
+from headway.cli.one_line import INTERRUPTED
+from headway.cli.simulate_checks import FIELDS, check_load
+from headway.cli.simulate_machine import with_machine
+from headway.cli.sweep_options import NOT_READ, axes_of, options_at
+
+if TYPE_CHECKING:
+    from headway.simulator.sweep import Place, Row, Values
+
+MAX_FILES = 10_000
+"""Of a directory of own facts."""
+
+
+def simulate_grid(options: dict[str, Any]) -> None:
+    """Raises ClickException, and SweepError for a file or a grid that will not do."""
+    from headway.cli.sweep_text import show_sweep, sweep_progress
+    from headway.simulator.sweep import grid, sweep
+
+    axes = axes_of(options["sweep"], options["given"])
+    _check_values(options, axes)
+    _check_chart(options, list(axes))
+    points = grid(axes, lambda values: _identity(options_at(options, values)))
+    rows: dict[str, Row] = {}
+    interrupted = False
+    with sweep_progress(len(points)) as advance:
+
+        def on_row(row: Row) -> None:
+            rows[row.point.digest] = row
+            advance(row)
+
+        try:
+            sweep(points, Simulated(options), out=options["out"], place=_place(options), on_row=on_row)
+        except KeyboardInterrupt:
+            interrupted = True
+    ended = [rows[point.digest] for point in points if point.digest in rows]
+    show_sweep(list(axes), ended, len(points), options["as_json"])
+    _draw(options, list(axes), ended)
+    if interrupted:
+        sys.exit(INTERRUPTED)
+    if all(row.ended.error for row in ended):
+        sys.exit(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Simulated:
+    """Runs `headway simulate` with these options and those of a point; its result is what --json prints."""
+
+    options: Mapping[str, Any]
+
+    def __call__(self, values: Values) -> dict[str, Any]:
+        """Raises PointError."""
+        from headway.cli.simulate import described, refusals, setup_of, simulate, slo_of, workload_of
+        from headway.cli.simulate_text import as_result
+        from headway.simulator.simulation import simulate as run
+        from headway.simulator.sweep import PointError
+
+        try:
+            with click.Context(simulate), refusals(FIELDS):
+                options = with_machine(options_at(self.options, values))
+                setup = setup_of(options)
+                workload = workload_of(options, setup)
+                summary = run(setup, workload, slo_of(options))
+                if summary.interrupted:
+                    raise KeyboardInterrupt
+                return as_result(described(options, setup, workload), summary)
+        except click.ClickException as error:
+            raise PointError(error.format_message()) from None
+
+
+def _place(options: Mapping[str, Any]) -> Place:
+    from headway.simulator.workers import Processes
+
+    return Processes(options["jobs"])
+
+
+def _check_values(options: dict[str, Any], axes: Mapping[str, Sequence[Any]]) -> None:
+    """Each value beside the first ones of the other axes: names, formats, files and contradictions. What does not fit
+    is for its own row to say.
+    """
+    first = {name: values[0] for name, values in axes.items()}
+    for name, values in axes.items():
+        for value in values:
+            _check_point(options_at(options, first | {name: value}))
+
+
+def _check_point(options: dict[str, Any]) -> None:
+    from headway.arithmetic.shape import ShapeError
+    from headway.cli.simulate import setup_of, workload_of
+    from headway.scheduler.config import ConfigError
+    from headway.simulator.router import make_router
+
+    check_load(options)
+    options = with_machine(options)
+    setup = setup_of(options)
+    try:
+        make_router(setup.router, setup.block_size)
+        workload_of(options, setup)
+    except (ShapeError, ConfigError):
+        return
+
+
+def _identity(options: Mapping[str, Any]) -> dict[str, Any]:
+    """What a result depends on: options, and files by what is in them."""
+    # Which options were given matters only beside those that a machine file sets.
+    unread = NOT_READ if options["system"].endswith(ENDINGS) else NOT_READ | {"given"}
+    return {name: _content(value) for name, value in options.items() if name not in unread}
+
+
+def _content(value: Any) -> Any:
+    if isinstance(value, tuple | frozenset):
+        contents = [_content(item) for item in value]
+        return sorted(contents) if isinstance(value, frozenset) else contents
+    if isinstance(value, Path):
+        return _digest(value)
+    if isinstance(value, str) and (value.endswith(ENDINGS) or (Path(value) / "config.json").is_file()):
+        return _digest(Path(value))
+    return value
+
+
+@cache
+def _digest(path: Path) -> str:
+    """Of a file, or of all files in a directory. Raises SweepError for what cannot be read again for each point."""
+    from headway.simulator.sweep import SweepError
+
+    files = sorted(child for child in path.rglob("*") if child.is_file()) if path.is_dir() else [path]
+    if len(files) > MAX_FILES or not all(file.is_file() for file in files):
+        raise SweepError(f"{path}: a sweep needs a file, or a directory of at most {MAX_FILES:,}")
+    digests = [str(file.relative_to(path)) + _file_digest(file) for file in files]
+    return hashlib.blake2b("\n".join(digests).encode(), digest_size=16).hexdigest()
+
+
+def _file_digest(path: Path) -> str:
+    from headway.simulator.sweep import SweepError
+
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "blake2b").hexdigest()
+    except OSError as error:
+        raise SweepError(f"{path}: {error.strerror}") from None
+
+
+def _check_chart(options: Mapping[str, Any], axes: Sequence[str]) -> None:
+    if options["chart"] is None:
+        return
+    from headway.report.measures import MeasureError
+    from headway.report.sweep_charts import chosen
+
+    try:
+        chosen(axes, options["x"], options["y"], options["by"])
+    except MeasureError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _draw(options: Mapping[str, Any], axes: Sequence[str], rows: Sequence[Row]) -> None:
+    if options["chart"] is None:
+        return
+    from headway.cli.plan_deployment import drawn
+    from headway.report.rendering import write_chart
+    from headway.report.sweep_charts import chosen, sweep_chart
+
+    points = [(row.point.values, row.ended.result) for row in rows if row.ended.result is not None]
+    if not points:
+        click.echo("No chart: no point has a result", err=True)
+        return
+    with drawn():
+        write_chart(sweep_chart(points, chosen(axes, options["x"], options["y"], options["by"])), options["chart"])
+    click.echo(f"Wrote {options['chart']}", err=True)

@@ -1,0 +1,130 @@
+"""Options of `headway simulate` for a grid of runs and for charts, and what `--sweep` means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import click
+
+Command = Callable[..., None]
+DEFAULT = "default"
+"""As a value: the option's own default."""
+CHART_ENDINGS = (".html", ".svg", ".png")
+_OF_CHARTS = ("x", "y", "by")
+_OF_SWEEPS = ("jobs", "ray", *_OF_CHARTS)
+_OF_ONE_RUN = ("trace_out", "replay", "changes")
+NOT_READ = frozenset(("sweep", "chart", "out", "as_json", "help", "trace_limit", *_OF_SWEEPS, *_OF_ONE_RUN))
+"""By a point: they say where it runs and what is done with its result."""
+
+
+def sweep_options(command: Command) -> Command:
+    for option in reversed(
+        (
+            click.option(
+                "--sweep", multiple=True, metavar="NAME=V1,V2,…", help="Any option, at each value; repeat for a grid."
+            ),
+            click.option(
+                "--jobs", type=click.IntRange(1, 1024), help="Points of a sweep at a time.  [default: one a core]"
+            ),
+            click.option("--ray", metavar="ADDRESS", help="Run them on a started Ray cluster: HOST:PORT, or auto."),
+            click.option(
+                "--chart",
+                type=click.Path(path_type=Path, dir_okay=False),
+                help="Draw it: .html, .svg or .png. Of a sweep: interactivity against throughput.",
+            ),
+            click.option("--x", metavar="NAME", help="Of a sweep's chart: a swept option, or a figure as ttft-p99."),
+            click.option("--y", metavar="NAME", help="The same."),
+            click.option("--by", metavar="NAME", help="The swept option that has colours.  [default: the first left]"),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def check_sweep(options: Mapping[str, Any]) -> None:
+    """Raises UsageError for an option that has nothing to do, or names a file that will not do."""
+    chart, out = options["chart"], options["out"]
+    if chart is not None and chart.suffix.lower() not in CHART_ENDINGS:
+        raise click.UsageError(f"--chart {chart.name}: must end in {', '.join(CHART_ENDINGS)}")
+    if chart is not None and chart == out:
+        raise click.UsageError(f"--chart and --out name the same file: {chart}")
+    if (options["x"] is None) != (options["y"] is None):
+        raise click.UsageError("--x and --y go together")
+    if options["jobs"] is not None and options["ray"] is not None:
+        raise click.UsageError("choose one: --jobs (of this machine) or --ray (as many as the cluster has cores)")
+    given = [name for name in _OF_SWEEPS if options[name] is not None]
+    if given and not options["sweep"]:
+        raise click.UsageError(f"--{given[0]} needs --sweep NAME=V1,V2")
+    if given and given[-1] in _OF_CHARTS and chart is None:
+        raise click.UsageError(f"--{given[-1]} needs --chart FILE")
+    if options["sweep"]:
+        _check_files(options)
+
+
+def _check_files(options: Mapping[str, Any]) -> None:
+    if options["trace_out"] is not None:
+        raise click.UsageError("choose one: --trace-out (of one run) or --sweep")
+    if options["out"] is not None and options["out"].suffix != ".jsonl":
+        raise click.UsageError(f"--out {options['out'].name}: a sweep's results must end in .jsonl")
+
+
+def axes_of(texts: Iterable[str], given: Iterable[str]) -> dict[str, tuple[Any, ...]]:
+    """Values by option, without its dashes: numbers, truths, or the text that was given. Raises UsageError for what is
+    no option of the command or no value of it.
+    """
+    found: dict[str, tuple[Any, ...]] = {}
+    for text in texts:
+        name, _, listed = text.partition("=")
+        name = name.strip().removeprefix("--").replace("_", "-")
+        param = _option(name)
+        if name in found:
+            raise click.UsageError(f"--sweep {name} is there twice: one list for each option")
+        if param.name in given:
+            raise click.UsageError(f"choose one: --{name}, or --sweep {name}=…")
+        found[name] = _values(param, text, listed)
+    return found
+
+
+def options_at(options: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Of the command at a point of its sweep. Raises UsageError."""
+    swept: dict[str, Any] = {}
+    for name, value in values.items():
+        param = _option(name)
+        swept[str(param.name)] = _parsed(param, value)
+    return {**options, **swept, "given": options["given"] | swept.keys()}
+
+
+def _values(param: click.Option, text: str, listed: str) -> tuple[Any, ...]:
+    texts = [value.strip() for value in listed.split(";" if ";" in listed else ",")]
+    if "" in texts:
+        raise click.UsageError(f"--sweep {text!r}: write NAME=V1,V2 (or NAME=V1;V2 where values have commas)")
+    values = tuple(_plain(value, _parsed(param, value)) for value in texts)
+    if len(set(values)) < len(values):
+        raise click.UsageError(f"--sweep {text!r}: a value is there twice")
+    return values
+
+
+def _option(name: str) -> click.Option:
+    known = {
+        opt.removeprefix("--"): param
+        for param in click.get_current_context().command.params
+        if isinstance(param, click.Option) and param.name not in NOT_READ and not param.multiple
+        for opt in param.opts
+    }
+    if name not in known:
+        near = get_close_matches(name, known, 3)
+        hint = f"did you mean {', '.join(near)}?" if near else f"one of {', '.join(known)}"
+        raise click.UsageError(f"--sweep: no option {name!r} to sweep: {hint}")
+    return known[name]
+
+
+def _parsed(param: click.Option, value: Any) -> Any:
+    context = click.get_current_context()
+    return param.get_default(context) if value == DEFAULT else param.process_value(context, str(value))
+
+
+def _plain(text: str, value: Any) -> Any:
+    return value if text != DEFAULT and isinstance(value, int | float) else text

@@ -1,0 +1,106 @@
+"""What `headway simulate --sweep` prints: a progress bar on a terminal, and one table of all points."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+from headway.cli.si import plain, si
+from headway.report.measures import MEASURES, Measure
+from headway.report.sweep_charts import said
+from headway.simulator.sweep import Row
+
+COLUMNS = {
+    "ttft-p50": "TTFT p50",
+    "ttft-p99": "TTFT p99",
+    "tpot-p50": "TPOT p50",
+    "interactivity": "tok/s user",
+    "throughput": "tok/s chip",
+    "goodput": "good req/s",
+    "good-share": "in SLO",
+    "hit-rate": "cache hits",
+    "usd": "USD/Mtok",
+    "energy": "J/token",
+}
+
+
+@contextmanager
+def sweep_progress(total: int) -> Iterator[Callable[[Row], None]]:
+    """On a terminal a bar on stderr; elsewhere nothing."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task, failed = bar.add_task("sweeping", total=total), 0
+
+        def advance(row: Row) -> None:
+            nonlocal failed
+            failed += bool(row.ended.error)
+            bar.update(task, advance=1, description=f"sweeping, {failed} without a result" if failed else "sweeping")
+
+        yield advance
+
+
+def show_sweep(axes: Sequence[str], rows: Sequence[Row], total: int, as_json: bool) -> None:
+    """`total`: of points, those included that were not come to."""
+    if as_json:
+        found = {"axes": list(axes), "total": total, "points": [_point(row) for row in rows]}
+        click.echo(json.dumps(found, allow_nan=False))
+        return
+    results = [row.ended.result for row in rows if row.ended.result is not None]
+    measures = [MEASURES[name] for name in COLUMNS if any(MEASURES[name].of(result) is not None for result in results)]
+    heads = [*(axis.replace("-", " ") for axis in axes), *(COLUMNS[measure.name] for measure in measures)]
+    names = [[said(row.point.values[axis]) for axis in axes] for row in rows]
+    figures = [[_cell(measure, result) for measure in measures] for result in results]
+    widths = [max(map(len, column)) for column in zip(heads[: len(axes)], *names, strict=True)]
+    widths += [max(map(len, column)) for column in zip(heads[len(axes) :], *figures, strict=True)]
+    click.echo(_line(heads, widths, len(axes)))
+    left = iter(figures)
+    for row, name in zip(rows, names, strict=True):
+        rest = [row.ended.error] if row.ended.error else next(left)
+        click.echo(_line([*name, *rest], widths, len(axes) + bool(row.ended.error)))
+    click.echo(_summed(rows, results, total))
+
+
+def _point(row: Row) -> dict[str, Any]:
+    said = {"error": row.ended.error} if row.ended.error else {"result": row.ended.result}
+    return {"values": dict(row.point.values), **said}
+
+
+def _cell(measure: Measure, result: Mapping[str, Any]) -> str:
+    value = measure.of(result)
+    if value is None:
+        return "-"
+    if measure.unit == "%":
+        return f"{value:.1%}"
+    return (
+        si(value, "s", 3)
+        if measure.unit == "s" and abs(value) < 1
+        else plain(value, "s" if measure.unit == "s" else "")
+    )
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], left: int) -> str:
+    """The first `left` cells are words, the others numbers."""
+    pairs = zip(cells, widths, strict=False)
+    return "  " + "  ".join(f"{c:<{w}}" if i < left else f"{c:>{w}}" for i, (c, w) in enumerate(pairs)).rstrip()
+
+
+def _summed(rows: Sequence[Row], results: Sequence[Mapping[str, Any]], total: int) -> str:
+    without = len(rows) - len(results)
+    parts = [f"{len(rows):,} of {total:,} points" if len(rows) < total else f"{total:,} points"]
+    if without:
+        parts.append(f"{without:,} without a result")
+    if len(rows) < total:
+        parts.append("INTERRUPTED: run again to go on")
+    times = sorted({str(result.get("cost_model")) for result in results})
+    return f"  {', '.join(parts)}; steps: {', '.join(times)}" if times else f"  {', '.join(parts)}"

@@ -1,0 +1,185 @@
+"""Charts of a sweep: any figure or swept option against any other; the frontier of two that are best when high."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headway.report.charts import COLOURS, pareto
+from headway.report.measures import MEASURES, Measure, MeasureError, measure
+
+SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
+FRONTIER = ("interactivity", "throughput")
+WIDE = 30.0
+"""An axis over more than so many times its least value is logarithmic."""
+MOST_LABELS = 60
+Point = tuple[Mapping[str, Any], Mapping[str, Any]]
+"""A point's values, and its result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    x: str | Measure
+    """A swept option, or a figure."""
+    y: str | Measure
+    by: str | None
+    """The swept option that has colours."""
+    rest: tuple[str, ...]
+    """Swept options that are on no axis: they tell the lines, or the points of a frontier, apart."""
+
+    @property
+    def is_frontier(self) -> bool:
+        return (self.x, self.y) == tuple(MEASURES[name] for name in FRONTIER)
+
+
+def chosen(axes: Sequence[str], x: str | None = None, y: str | None = None, by: str | None = None) -> Chosen:
+    """`axes`: what is swept. Raises MeasureError for a name that is none of these nor a figure of results."""
+    across, up = (_named(axes, name or other) for name, other in zip((x, y), FRONTIER, strict=True))
+    left = [axis for axis in axes if axis not in (across, up)]
+    if by is not None and by not in left:
+        raise MeasureError(
+            f"--by {by}: must be a swept option that is on no axis: {', '.join(left) or 'there is none'}"
+        )
+    by = by or next(iter(left), None)
+    return Chosen(across, up, by, tuple(axis for axis in left if axis != by))
+
+
+def _named(axes: Sequence[str], name: str) -> str | Measure:
+    return name if name in axes else measure(name)
+
+
+def sweep_chart(points: Sequence[Point], axes: Chosen, title: str | None = None) -> dict[str, Any]:
+    """Vega-Lite. Points that have no such figure are left out."""
+    rows = [row for i, (values, result) in enumerate(points) if (row := _row(i, values, result, axes)) is not None]
+    order = list(dict.fromkeys(row["by"] for row in rows))
+    base = {"x": _axis("x", axes.x, rows), "y": _axis("y", axes.y, rows)}
+    if axes.by is not None:
+        base["color"] = _colour(axes.by, order)
+    layers = _frontier(rows, base) if axes.is_frontier else _lines(base, axes)
+    return {
+        "$schema": SCHEMA,
+        "title": {"text": title or _title(axes), "subtitle": _subtitle(points, axes)},
+        "width": 560,
+        "height": 360,
+        "data": {"values": rows},
+        "layer": layers,
+    }
+
+
+def _row(i: int, values: Mapping[str, Any], result: Mapping[str, Any], axes: Chosen) -> dict[str, Any] | None:
+    x, y = (_at(axis, values, result) for axis in (axes.x, axes.y))
+    if x is None or y is None:
+        return None
+    by = "" if axes.by is None else said(values[axes.by])
+    rest = ", ".join(f"{name} {said(values[name])}" for name in axes.rest)
+    return {"x": x, "y": y, "by": by, "rest": rest, "index": i}
+
+
+def _at(axis: str | Measure, values: Mapping[str, Any], result: Mapping[str, Any]) -> Any:
+    if isinstance(axis, Measure):
+        return axis.of(result)
+    value = values[axis]
+    return said(value) if isinstance(value, bool) else value
+
+
+def said(value: Any) -> str:
+    """A swept value in words."""
+    return ("off", "on")[value] if isinstance(value, bool) else str(value)
+
+
+def _lines(base: dict[str, Any], axes: Chosen) -> list[dict[str, Any]]:
+    """In the order of the sweep."""
+    apart = {"detail": {"field": "by"}, "order": {"field": "index"}, "tooltip": _tooltip()}
+    if axes.rest:
+        apart["strokeDash"] = {"field": "rest", "type": "nominal", "title": None, "sort": None}
+    mark = {"type": "line", "point": {"filled": True, "size": 45}, "strokeWidth": 1.8}
+    return [{"mark": mark, "encoding": {**base, **apart}}]
+
+
+def _frontier(rows: list[dict[str, Any]], base: dict[str, Any]) -> list[dict[str, Any]]:
+    """Filled points are on the frontier of all; a line joins the frontier of each colour."""
+    _mark_fronts(rows)
+    layers = [
+        {
+            "transform": [{"filter": "datum.own"}],
+            "mark": {"type": "line", "strokeWidth": 1.5},
+            "encoding": {**base, "order": {"field": "x"}},
+        },
+        {
+            "transform": [{"filter": "datum.front"}],
+            "mark": {"type": "point", "size": 70, "filled": True, "opacity": 1},
+            "encoding": {**base, "tooltip": _tooltip()},
+        },
+        {
+            "transform": [{"filter": "!datum.front"}],
+            "mark": {"type": "point", "size": 70, "strokeWidth": 1.8, "fill": "white"},
+            "encoding": {**base, "tooltip": _tooltip()},
+        },
+    ]
+    if len(rows) <= MOST_LABELS:
+        text = {"type": "text", "dy": -10, "fontSize": 9}
+        layers.append({"mark": text, "encoding": {"x": base["x"], "y": base["y"], "text": {"field": "rest"}}})
+    return layers
+
+
+def _mark_fronts(rows: list[dict[str, Any]]) -> None:
+    front = pareto([(row["x"], row["y"]) for row in rows])
+    for by in {row["by"] for row in rows}:
+        own = [row for row in rows if row["by"] == by]
+        best = pareto([(row["x"], row["y"]) for row in own])
+        for i, row in enumerate(own):
+            row["own"] = i in best
+    for i, row in enumerate(rows):
+        row["front"] = i in front
+
+
+def _axis(field: str, axis: str | Measure, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    title = axis.label if isinstance(axis, Measure) else axis.replace("-", " ")
+    values = [row[field] for row in rows]
+    if any(isinstance(value, str) for value in values):
+        return {"field": field, "type": "ordinal", "sort": None, "title": title, "axis": {"labelAngle": 0}}
+    wide = bool(values) and 0 < WIDE * min(values) < max(values)
+    scale = {"type": "log"} if wide else {"zero": True}
+    share = isinstance(axis, Measure) and axis.unit == "%"
+    return {
+        "field": field,
+        "type": "quantitative",
+        "title": axis.title if isinstance(axis, Measure) and share else title,
+        "scale": scale,
+        "axis": {"format": "%" if share else "~s", "tickCount": 6},
+    }
+
+
+def _colour(by: str, order: Sequence[str]) -> dict[str, Any]:
+    colours = [COLOURS[i % len(COLOURS)] for i in range(len(order))]
+    return {
+        "field": "by",
+        "type": "nominal",
+        "title": by.replace("-", " "),
+        "scale": {"domain": list(order), "range": colours},
+    }
+
+
+def _tooltip() -> list[dict[str, str]]:
+    return [{"field": field} for field in ("by", "rest", "x", "y")]
+
+
+def _title(axes: Chosen) -> str:
+    across, up = (axis.title if isinstance(axis, Measure) else axis.replace("-", " ") for axis in (axes.x, axes.y))
+    return (
+        f"{across[:1].upper()}{across[1:]} against {up}"
+        if axes.is_frontier
+        else f"{up[:1].upper()}{up[1:]} by {across}"
+    )
+
+
+def _subtitle(points: Sequence[Point], axes: Chosen) -> list[str]:
+    """What is the same for all."""
+    same = [
+        f"{name.replace('_', ' ')} {found.pop()}"
+        for name in ("workload", "model", "chip", "chips", "cost_model")
+        if len(found := {str(result.get(name)) for _, result in points}) == 1
+    ]
+    said = ["; ".join(same)]
+    return [*said, "simulated; filled: on the frontier of all, right and up is better"] if axes.is_frontier else said
