@@ -9,14 +9,11 @@ import numpy as np
 from headway.arithmetic.cache import kv_bytes
 from headway.arithmetic.parallelism import Parallelism, weight_bytes_by_part
 from headway.arithmetic.shape import ShapeError
-from headway.arithmetic.work import Op, StepWork
 from headway.catalog import CatalogError, System
 from headway.planner.deployment import FLOOR, USABLE, Deployment
 from headway.planner.uncertain import uncertain_figures
-from headway.roofline import rate_flops_per_s
+from headway.roofline.split import FEED_FORWARD, MAX_MICRO_BATCHES, hop_link, hops_s, side_time
 
-FEED_FORWARD = ("feed_forward", "experts", "shared_experts", "router")
-MAX_MICRO_BATCHES = 16
 FORMULAS = (
     "side = sum over its operations of max(FLOPs / peak, bytes / bandwidth) for a micro-batch",
     "hop = latency + micro-batch x hidden x bytes a value / (the narrower side's links together); two hops a layer",
@@ -145,33 +142,14 @@ def _choice(
     part = -(-batch // micro)
     local = Deployment(attention.name, attention.model, attention.system, attention.precision, Parallelism())
     sequences = -(-part // a)
-    attention_s = _seconds(local.work(local.decode_shape(sequences, context)), attention.system, False, 1)
-    feed_s = _seconds(local.work(local.decode_shape(part, context)), feed_forward, True, f)
-    layers = len(attention.model.layers)
+    mine, theirs = (local.work(local.decode_shape(rows, context)) for rows in (sequences, part))
+    attention_s = float(side_time(mine, attention.system, False, 1).busy_s)
+    feed_s = float(side_time(theirs, feed_forward, True, f).busy_s)
     crossing = part * attention.precision.small.size_bytes(attention.model.hidden)
-    rate = min(a * _link(attention.system)[0], f * _link(feed_forward)[0])
-    latency = max(_link(attention.system)[1], _link(feed_forward)[1])
-    hops_s = 2 * layers * (latency + crossing / rate)
-    ways = {"attention": micro * attention_s, "feed-forward": micro * feed_s, "hops": attention_s + feed_s + hops_s}
+    crossed_s = hops_s(hop_link(attention.system, a, feed_forward, f), len(attention.model.layers), crossing)
+    ways = {"attention": micro * attention_s, "feed-forward": micro * feed_s, "hops": attention_s + feed_s + crossed_s}
     bound = max(ways, key=lambda way: ways[way])
-    return MicroBatches(micro, attention_s, feed_s, hops_s, ways[bound], bound, batch / ways[bound])
-
-
-def _seconds(work: StepWork, system: System, feed_forward: bool, chips: int) -> float:
-    return sum(_op_s(op, system, chips) for op in work.ops if (op.part in FEED_FORWARD) == feed_forward)
-
-
-def _op_s(op: Op, system: System, chips: int) -> float:
-    compute = float(op.flops) / rate_flops_per_s(system.chip, op.rate) if float(op.flops) else 0.0
-    return max(compute, float(op.memory_bytes) / system.chip.hbm_bytes_per_s) / chips
-
-
-def _link(system: System) -> tuple[float, float]:
-    """Bytes/s and latency from one chip to another system."""
-    link = system.scaleout or system.scaleup or system.host
-    if link is None:
-        raise ShapeError(f"{system.name} has no link in the catalog: give scaleout_bytes_per_s in a systems.csv")
-    return link.bytes_per_s, link.latency_s or 0.0
+    return MicroBatches(micro, attention_s, feed_s, crossed_s, ways[bound], bound, batch / ways[bound])
 
 
 def _together(attention: Deployment, chips: int, batch: int, context: int) -> float | None:
