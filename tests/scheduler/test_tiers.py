@@ -127,6 +127,14 @@ def test_blocks_under_way_stay_out_of_use_on_both_sides() -> None:
     assert d.scheduler.stats().blocks_used == 0
 
 
+def test_what_does_not_go_down_at_once_goes_after_it() -> None:
+    d = drive(Tier("dram", 40), num_blocks=8)
+    assert serve(d, "a", PROMPT) == 0
+    assert [len(save.keys) for save in saves(d)] == [2, 2, 2, 1]
+    forget(d)
+    assert serve(d, "b", PROMPT) == 24
+
+
 def test_copies_are_bounded() -> None:
     """Copies that never end take a share of the device and no more, and requests go on."""
     d = drive(Tier("dram", 500), num_blocks=80)

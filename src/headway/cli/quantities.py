@@ -34,6 +34,20 @@ class ByteSize(click.ParamType):  # type: ignore[type-arg, unused-ignore]
         return size
 
 
+class KVTierSize(ByteSize):
+    """`dram=2GiB`: a tier's name and size."""
+
+    name = "tier"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, tuple):
+            return value
+        name, separator, size = str(value).partition("=")
+        if name not in ("dram", "ssd") or not separator:
+            self.fail(f"{value!r} is not a tier: dram or ssd and its size, as dram=2GiB", param, ctx)
+        return name, super().convert(size, param, ctx)
+
+
 class Seconds(click.FloatRange):
     """More than nothing and less than two weeks: a number of seconds, or one with the unit s or ms."""
 

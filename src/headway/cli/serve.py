@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from headway.cli.quantities import ByteSize, Seconds
+from headway.cli.quantities import ByteSize, KVTierSize, Seconds
 
 COUNT = click.IntRange(min=1)
 DTYPE_HELP = "Numbers of weights and KV. auto: float32 on a CPU, bfloat16 on a GPU."
@@ -31,6 +31,22 @@ DTYPE_HELP = "Numbers of weights and KV. auto: float32 on a CPU, bfloat16 on a G
 @click.option("--device", default="auto", help="auto, cpu, cuda or cuda:N.")
 @click.option("--block-size", type=COUNT, default=16, help="Tokens in a KV block: a power of two.")
 @click.option("--kv-bytes", type=ByteSize(), help="Memory for KV, as 2GiB.  [default: from what is free]")
+@click.option(
+    "--kv-tier",
+    "kv_tiers",
+    type=KVTierSize(),
+    multiple=True,
+    metavar="NAME=SIZE",
+    help="Keep KV that the device gives up in dram or ssd, as dram=2GiB; repeatable, nearest first.",
+)
+@click.option(
+    "--kv-tier-dir",
+    type=click.Path(file_okay=False, exists=True, path_type=Path),
+    help="Where the ssd tier's file lies.  [default: the system's temporary directory]",
+)
+@click.option(
+    "--kv-ttl", type=Seconds(), help="Give up KV that nobody used for so long.  [default: when room is needed]"
+)
 @click.option("--max-context", type=COUNT, help="Tokens of prompt and output together.  [default: the model's]")
 @click.option("--max-running", type=COUNT, default=256, help="Requests in one step.")
 @click.option("--max-step-tokens", type=COUNT, help="Tokens in one step.  [default: 512 on a CPU, else 2048]")

@@ -7,6 +7,7 @@ import contextlib
 import logging
 import os
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from headway.cli.one_line import INTERRUPTED, in_options
 from headway.engine.errors import ModelError
 from headway.engine.model_store import display_name, resolve_model
 from headway.engine.progress import terminal_progress
-from headway.engine.settings import EngineSettings
+from headway.engine.settings import EngineSettings, KVTier
 from headway.scheduler.config import ConfigError, Speculation
 from headway.server.app import build_app
 from headway.server.binding import bind, listen, url
@@ -92,6 +93,8 @@ def _engine_settings(name: str, directory: Path, options: dict[str, Any]) -> Eng
         max_step_tokens=options["max_step_tokens"],
         max_context=options["max_context"],
         kv_bytes=options["kv_bytes"],
+        kv_tiers=tuple(KVTier(name, size, str(_tier_directory(options))) for name, size in options["kv_tiers"]),
+        kv_ttl_s=options["kv_ttl"],
         prefix_caching=options["prefix_cache"],
         speculation=drafts,
         batching=options["batching"],
@@ -100,6 +103,11 @@ def _engine_settings(name: str, directory: Path, options: dict[str, Any]) -> Eng
         max_queued_tokens=options["max_queued_tokens"],
         step_log=str(step_log.resolve()) if step_log else None,
     )
+
+
+def _tier_directory(options: dict[str, Any]) -> Path:
+    chosen: Path = options["kv_tier_dir"] or Path(tempfile.gettempdir())
+    return chosen.resolve()
 
 
 def _link(settings: EngineSettings, options: dict[str, Any]) -> EngineLink:

@@ -24,11 +24,15 @@ class Arena:
     the file that it came from.
     """
 
-    def __init__(self, size_bytes: int, device: torch.device, *, huge_pages: bool = False) -> None:
-        """`huge_pages`, where the system has them: fewer page walks, for memory that is read from end to end."""
+    def __init__(self, size_bytes: int, device: torch.device, *, huge_pages: bool = False, fileno: int = -1) -> None:
+        """`huge_pages`, where the system has them: fewer page walks, for memory that is read from end to end. `fileno`:
+        an open file that is long enough, to lie there instead of in memory.
+        """
         self._used_bytes = 0
         size_bytes = max(size_bytes, _ALIGNMENT_BYTES)
-        self._memory = _mapped(size_bytes, huge_pages) if device.type == "cpu" else _allocated(size_bytes, device)
+        self._memory = (
+            _mapped(size_bytes, huge_pages, fileno) if device.type == "cpu" else _allocated(size_bytes, device)
+        )
 
     def take(self, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
         """The next tensor of this shape; raises MemoryError when the arena is used up."""
@@ -40,8 +44,8 @@ class Arena:
         return data.view(dtype).view(shape)
 
 
-def _mapped(size_bytes: int, huge_pages: bool) -> torch.Tensor:
-    memory = mmap.mmap(-1, size_bytes)
+def _mapped(size_bytes: int, huge_pages: bool, fileno: int) -> torch.Tensor:
+    memory = mmap.mmap(fileno, size_bytes)
     if huge_pages and hasattr(mmap, "MADV_HUGEPAGE"):
         with contextlib.suppress(OSError):  # A kernel without transparent huge pages refuses the advice.
             memory.madvise(mmap.MADV_HUGEPAGE)

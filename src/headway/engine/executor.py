@@ -11,6 +11,7 @@ import torch
 
 from headway.engine.batch import Rows
 from headway.engine.block_tables import BlockTables
+from headway.engine.kv_cache import KVCache
 from headway.engine.logprobs import PromptScores
 from headway.engine.model import Model, StepBatch, finite_tokens
 from headway.engine.sampling_table import SamplingTable
@@ -36,6 +37,10 @@ class TorchExecutor:
         self._last_drawn = np.zeros(max_running, np.int64)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="headway-step")
         self._in_flight: deque[Future[StepOutcome]] = deque()
+
+    @property
+    def cache(self) -> KVCache:
+        return self._model.cache
 
     def submit(self, plan: StepPlan) -> None:
         """The plan's arrays must not change afterwards. Raises RuntimeError beyond `MAX_IN_FLIGHT` plans."""

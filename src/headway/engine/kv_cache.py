@@ -60,6 +60,18 @@ class LayerCache:
         v = self._v.index_select(0, blocks).view(batch, -1, self.head_dim)
         return k, v
 
+    def blocks(self, numbers: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """K and V of these blocks, each [n, heads, block_size * head_dim]."""
+        numbers = numbers.to(self._k.device)
+        k, v = (part.view(self.heads, -1, part.shape[1])[:, numbers] for part in (self._k, self._v))
+        return k.transpose(0, 1), v.transpose(0, 1)
+
+    def fill(self, numbers: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
+        """The reverse."""
+        numbers = numbers.to(self._k.device)
+        for part, given in ((self._k, k), (self._v, v)):
+            part.view(self.heads, -1, part.shape[1])[:, numbers] = given.transpose(0, 1).to(part.device)
+
     def erase(self, where: torch.Tensor) -> None:
         self._k_tokens.index_fill_(0, where, 0)
         self._v_tokens.index_fill_(0, where, 0)
@@ -80,6 +92,7 @@ class KVCache:
         self.groups = cache_groups(shape)
         self.num_blocks = num_blocks
         self.block_size = block_size
+        self.dtype = dtype
         blocks_of = {i: n for group, n in zip(self.groups, num_blocks, strict=True) for i in group.layers}
         sizes = (_cache_shape(layer, blocks_of[i], block_size) for i, layer in enumerate(shape.layers))
         arena = Arena(sum(2 * aligned_bytes(size, dtype) for size in sizes), device)

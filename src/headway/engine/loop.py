@@ -40,12 +40,26 @@ if TYPE_CHECKING:
 HEARTBEAT_S = 2.0
 
 
+COPY_WAIT_S = 0.005
+"""How long the loop sits by transfers when there is nothing to run, until it looks for messages."""
+
+
+class Carrier(Protocol):
+    """Moves KV between the device and slower tiers."""
+
+    def start(self, plan: StepPlan) -> None: ...
+    @property
+    def is_busy(self) -> bool: ...
+    def take_arrived(self, wait_s: float = 0.0) -> list[tuple[int, bool]]: ...
+
+
 class Brain(Protocol):
     """The scheduler, or the recorder around it."""
 
     def add(self, request: Request, now_ns: int) -> None: ...
     def cancel(self, request_id: str, now_ns: int) -> bool: ...
     def finish(self, request_id: str, reason: FinishReason, now_ns: int) -> bool: ...
+    def arrived(self, transfer: int, ok: bool, now_ns: int) -> None: ...
     def plan(self, now_ns: int) -> StepPlan | WakeAt | None: ...
     def commit(self, outcome: StepOutcome, now_ns: int) -> Committed: ...
     def take_ended(self) -> list[Finished]: ...
@@ -69,6 +83,7 @@ class Loop:
         vocab: int,
         depth: int = 1,
         heartbeat_s: float = HEARTBEAT_S,
+        carrier: Carrier | None = None,
     ) -> None:
         self._brain = brain
         self._executor = executor
@@ -77,6 +92,7 @@ class Loop:
         self._vocab = vocab
         self._depth = depth
         self._heartbeat_s = heartbeat_s
+        self._carrier = carrier
         self._in_flight: deque[tuple[StepPlan, int]] = deque()
         """With the time at which each was submitted."""
         self._open: set[str] = set()
@@ -92,7 +108,8 @@ class Loop:
             idle = self._submit()
             step = self._collect()
             self._send(step)
-            wait_s = 0.0 if step else self._sleep_s(idle)
+            moving = self._take_arrived(0.0 if step else COPY_WAIT_S)
+            wait_s = 0.0 if step or moving else self._sleep_s(idle)
 
     def _take(self, message: ToEngine) -> None:
         now_ns = self._clock_ns()
@@ -122,6 +139,8 @@ class Loop:
             if plan.admitted:
                 self._transport.send(Began([admitted.request.id for admitted in plan.admitted]))
             self._in_flight.append((plan, self._clock_ns()))
+            if self._carrier is not None:
+                self._carrier.start(plan)
             self._executor.submit(plan)
         return None
 
@@ -134,6 +153,15 @@ class Loop:
         outcome = replace(outcome, submitted_ns=submitted_ns, done_ns=done_ns)
         committed = self._brain.commit(outcome, done_ns)
         return Stepped(self._replies.rows(plan, outcome, committed), self._stats())
+
+    def _take_arrived(self, wait_s: float) -> bool:
+        """Whether KV is, or was, on its way."""
+        carrier = self._carrier
+        if carrier is None or not carrier.is_busy:
+            return False
+        for transfer, ok in carrier.take_arrived(wait_s):
+            self._brain.arrived(transfer, ok, self._clock_ns())
+        return True
 
     def _send(self, step: Stepped | None) -> None:
         messages: list[Message] = [step] if step else []

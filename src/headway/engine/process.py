@@ -56,6 +56,7 @@ def _settings(text: str) -> EngineSettings:
 
 def _prepare(settings: EngineSettings, life: int) -> Callable[[Wire], int]:
     # Only the process that runs a model pays for importing torch.
+    from headway.engine.kv_tiers import KVTiers, block_bytes, open_store
     from headway.engine.loading import load
 
     model = load(
@@ -68,7 +69,9 @@ def _prepare(settings: EngineSettings, life: int) -> Callable[[Wire], int]:
         kv_bytes=settings.kv_bytes,
     )
     on_cpu = model.device == "cpu"
-    config = scheduler_config(settings, model.groups, model.max_context, on_cpu)
+    cache = model.executor.cache
+    config = scheduler_config(settings, model.groups, model.max_context, on_cpu, block_bytes(cache))
+    tiers = KVTiers(cache, {tier.name: open_store(cache, tier) for tier in settings.kv_tiers})
     ready = Ready(
         PROTOCOL,
         settings.name,
@@ -82,7 +85,7 @@ def _prepare(settings: EngineSettings, life: int) -> Callable[[Wire], int]:
     )
     brain = _logged(Scheduler(config, secrets.token_bytes(16)), settings, ready, life)
     executor: Executor = model.executor
-    return lambda wire: run_engine(wire, ready, brain, executor, depth=1 if on_cpu else 2)
+    return lambda wire: run_engine(wire, ready, brain, executor, 1 if on_cpu else 2, tiers)
 
 
 def _logged(scheduler: Scheduler, settings: EngineSettings, ready: Ready, life: int) -> Brain:

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 
-from headway.engine.loop import Brain, Loop
+from headway.engine.loop import Brain, Carrier, Loop
 from headway.engine.messages import FrameError, Ready
 from headway.engine.wire import PeerGone, Wire
 from headway.scheduler.contract import Executor
@@ -37,12 +37,14 @@ def _exit_with(end: socket.socket) -> None:
     os._exit(OK)
 
 
-def run_engine(wire: Wire, ready: Ready, brain: Brain, executor: Executor, depth: int = 1) -> int:
+def run_engine(
+    wire: Wire, ready: Ready, brain: Brain, executor: Executor, depth: int = 1, carrier: Carrier | None = None
+) -> int:
     """Returns the exit status once the other side is gone or everything has ended after Drain.
 
     A broken invariant ends the process: what the loop knew goes to stderr, and the exception passes through.
     """
-    loop = Loop(brain, executor, wire, time.monotonic_ns, ready.vocab, depth)
+    loop = Loop(brain, executor, wire, time.monotonic_ns, ready.vocab, depth, carrier=carrier)
     try:
         wire.send(ready)
         loop.run()

@@ -7,10 +7,21 @@ from typing import Literal
 import msgspec
 
 from headway.engine.messages import PROTOCOL
-from headway.scheduler.config import CacheGroup, SchedulerConfig, Speculation
+from headway.scheduler.config import CacheGroup, SchedulerConfig, Speculation, Tier
 
 _CPU_STEP_TOKENS = 512
 _ACCELERATOR_STEP_TOKENS = 2048
+
+
+MEMORY = "dram"
+
+
+class KVTier(msgspec.Struct, frozen=True):
+    """A slower memory for KV: MEMORY is the host's, any other lies in a file in `directory`."""
+
+    name: str
+    size_bytes: int
+    directory: str
 
 
 class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,6 +38,10 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_step_tokens: int | None = None
     max_context: int | None = None
     kv_bytes: int | None = None
+    kv_tiers: tuple[KVTier, ...] = ()
+    """Nearest first."""
+    kv_ttl_s: float | None = None
+    """For how long KV that nobody uses is kept, on the device and in the tiers."""
     prefix_caching: bool = True
     speculation: Speculation | None = None
     batching: Literal["continuous", "static"] = "continuous"
@@ -38,11 +53,12 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def scheduler_config(
-    settings: EngineSettings, groups: tuple[CacheGroup, ...], max_context: int, on_cpu: bool
+    settings: EngineSettings, groups: tuple[CacheGroup, ...], max_context: int, on_cpu: bool, tier_block_bytes: int = 1
 ) -> SchedulerConfig:
     """Raises ConfigError. The queue has room for what a lost engine had running, beside what may wait anyway."""
     default = _CPU_STEP_TOKENS if on_cpu else _ACCELERATOR_STEP_TOKENS
     resubmitted = 2 * settings.max_running
+    ttl_ns = None if settings.kv_ttl_s is None else round(settings.kv_ttl_s * 1e9)
     return SchedulerConfig(
         groups,
         block_size=settings.block_size,
@@ -55,4 +71,6 @@ def scheduler_config(
         batching=settings.batching,
         reservation=settings.reservation,
         speculation=settings.speculation,
+        tiers=tuple(Tier(t.name, t.size_bytes // tier_block_bytes, ttl_ns) for t in settings.kv_tiers),
+        kv_ttl_ns=ttl_ns,
     )

@@ -6,6 +6,7 @@ write into either side. Copies are a favour: where there is no room for one, or 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 
 from headway.scheduler.contract import DEVICE, Ints, Save, ints
@@ -14,7 +15,7 @@ from headway.scheduler.tiers import Tiers
 
 MAX_SAVES = 64
 DEVICE_SHARE = 4
-"""One in so many of the device's blocks may wait for being saved."""
+"""One in so many of the device's blocks may be held by copies; what they leave over is copied after them."""
 
 
 class Saves:
@@ -28,6 +29,8 @@ class Saves:
         self._new: list[Save] = []
         self._under_way: set[tuple[str, bytes]] = set()
         self._device_blocks = 0
+        self._left_over: deque[list[bytes]] = deque(maxlen=MAX_SAVES)
+        """Keys on the device that the nearest tier lacks; nothing holds them."""
 
     @property
     def has_new(self) -> bool:
@@ -45,7 +48,7 @@ class Saves:
         if self._tiers.nearest is None or not self._cache.can_reuse:
             return
         self._tiers.used(keys)
-        self._from_device(self._tiers.nearest, keys)
+        self._from_device(keys)
         for upper, lower in self._tiers.below.items():
             self._from_tier(upper, lower, keys)
 
@@ -61,6 +64,8 @@ class Saves:
                 target.publish(block, key)
         target.release(targets)
         self._let_go(save)
+        for _ in range(len(self._left_over)):
+            self._from_device(self._left_over.popleft())
         lower = self._tiers.below.get(save.tier)
         if lower is not None:
             self._from_tier(save.tier, lower, save.keys)
@@ -73,12 +78,18 @@ class Saves:
         else:
             self._tiers.release(save.source, sources[0])
 
-    def _from_device(self, tier: str, keys: Sequence[bytes]) -> None:
+    def _from_device(self, keys: Sequence[bytes]) -> None:
+        tier = self._tiers.nearest
+        if tier is None:
+            return
+        missing = [key for key in self._missing(tier, keys) if self._cache.has(key)]
         room = max(0, self._cache.pools[0].num_blocks // DEVICE_SHARE - self._device_blocks)
-        keys = self._fitting(tier, [key for key in self._missing(tier, keys) if self._cache.has(key)][:room])
-        if keys:
-            self._device_blocks += len(keys)
-            self._begin(DEVICE, tuple(ints(*pool.hold_keys(keys)) for pool in self._cache.pools), tier, keys)
+        now = self._fitting(tier, missing[:room])
+        if missing[room:]:
+            self._left_over.append(missing[room:])
+        if now:
+            self._device_blocks += len(now)
+            self._begin(DEVICE, tuple(ints(*pool.hold_keys(now)) for pool in self._cache.pools), tier, now)
 
     def _from_tier(self, source: str, tier: str, keys: Sequence[bytes]) -> None:
         pool = self._tiers.pools[source]
