@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from headway.arithmetic.parallelism import fullest_stage
 from headway.simulator.dealt_time import DealtTime
-from headway.simulator.step_time import Step, Steps, StepTime
+from headway.simulator.step_time import Step, Steps, StepTime, Sums
 
 if TYPE_CHECKING:
     from headway.arithmetic.formats import Precision
@@ -19,6 +18,9 @@ if TYPE_CHECKING:
     from headway.catalog import System
     from headway.roofline import Coefficients
     from headway.simulator.executor import Timer
+
+Counts = tuple[int, int, int, Sums, Sums, Sums]
+"""Tokens, sequences, sampled rows; pairs, reads and writes by span."""
 
 
 def step_timer(
@@ -55,18 +57,22 @@ class StagedTime:
         return self._passed.spans
 
     def one(self, tokens: int, sequences: int, sampled: int, pairs: Any, reads: Any, writes: Any) -> Step:
-        step = self._passed.one(*self._part(tokens, sequences, sampled, pairs, reads, writes))
+        step = self._passed.one(*micro_batch(self._stages, tokens, sequences, sampled, pairs, reads, writes))
         return step._replace(device_ns=round(step.device_ns * self._unevenness))
 
     def several(
         self, steps: int, tokens: int, sequences: int, sampled: int, pairs: Any, reads: Any, writes: Any
     ) -> Steps:
-        passed = self._passed.several(steps, *self._part(tokens, sequences, sampled, pairs, reads, writes))
+        passed = self._passed.several(
+            steps, *micro_batch(self._stages, tokens, sequences, sampled, pairs, reads, writes)
+        )
         return passed._replace(device_ns=np.rint(passed.device_ns * self._unevenness).astype(np.int64))
 
-    def _part(self, tokens: int, sequences: int, sampled: int, *sums: Sequence[Any]) -> tuple[Any, ...]:
-        """Of the fullest micro-batch; whole tokens and rows."""
-        rows = -(-sequences // self._stages)
-        share = rows / sequences
-        part = ([count * share for count in by_span] for by_span in sums)
-        return -(-tokens * rows // sequences), rows, -(-sampled * rows // sequences), *part
+
+def micro_batch(
+    number: int, tokens: int, sequences: int, sampled: int, pairs: Sums, reads: Sums, writes: Sums
+) -> Counts:
+    """The fullest of so many that a step's rows are dealt out to, as rows alike; whole tokens and rows."""
+    rows = -(-sequences // number)
+    mine = [[count * (rows / sequences) for count in by_span] for by_span in (pairs, reads, writes)]
+    return -(-tokens * rows // sequences), rows, -(-sampled * rows // sequences), mine[0], mine[1], mine[2]

@@ -1,0 +1,126 @@
+"""How long a step takes on a replica whose attention is on one kind of chip and whose feed-forward is on another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from headway.arithmetic.layers import ShapeError
+from headway.arithmetic.parallelism import Parallelism, weight_bytes_by_part
+from headway.arithmetic.work import step_work
+from headway.roofline import Coefficients
+from headway.roofline.split import FEED_FORWARD, MAX_MICRO_BATCHES, hop_link, hops_s, side_time
+from headway.simulator.dealt_time import DealtTime
+from headway.simulator.staged_time import Counts, micro_batch
+from headway.simulator.step_probes import empty_shape
+from headway.simulator.step_time import Step, Steps
+
+if TYPE_CHECKING:
+    from headway.arithmetic.formats import Precision
+    from headway.arithmetic.shape import ModelShape
+    from headway.arithmetic.step_shape import StepShape
+    from headway.arithmetic.work import StepWork
+    from headway.catalog import System
+
+_SENT = ("after attention", "context exchange")
+
+
+@dataclass(frozen=True, slots=True)
+class FeedForwardSide:
+    """`chips` of `system`, over which the feed-forward is cut evenly."""
+
+    system: System
+    chips: int
+
+    def check_fits(self, model: ModelShape, precision: Precision, usable: float) -> None:
+        """Raises ShapeError that says how many chips would do."""
+        parts = weight_bytes_by_part(model, precision, Parallelism())
+        weights_bytes = sum(size for part, size in parts.items() if part in FEED_FORWARD)
+        chip = self.system.chip
+        room_bytes = chip.hbm_bytes * usable
+        if weights_bytes > room_bytes * self.chips:
+            raise ShapeError(
+                f"feed-forward takes {weights_bytes / 1e9 / self.chips:.4g} GB on each of {self.chips} {chip.name} and "
+                f"{room_bytes / 1e9:.4g} GB are usable: --ffn-chips {int(-(-weights_bytes // room_bytes))} would do"
+            )
+
+
+class _AttentionTime(DealtTime):
+    """Of attention alone, each operation at its floor."""
+
+    def _work(self, shape: StepShape, cut: Parallelism) -> StepWork:
+        work = super()._work(shape, cut)
+        ops = (op for op in work.ops if op.part not in FEED_FORWARD)
+        at_floor = tuple(replace(op, activation_bytes=np.zeros_like(op.activation_bytes)) for op in ops)
+        return replace(work, ops=at_floor, transfers=tuple(t for t in work.transfers if t.name in _SENT))
+
+
+class _Round(NamedTuple):
+    """Seconds, floats or arrays [k]: of the whole step, and what one micro-batch spends on its way."""
+
+    step_s: Any
+    compute_s: Any
+    memory_s: Any
+    network_s: Any
+
+
+class SplitTime:
+    """A step's rows are dealt out to micro-batches, as rows alike: while one is in the feed-forward, another is in
+    attention. As many of them as make the step the shortest, which is the planner's choice too.
+
+    Raises ShapeError for a cut by layers or experts and for a system without links, and what `step_work` raises.
+    """
+
+    def __init__(
+        self,
+        model: ModelShape,
+        precision: Precision,
+        cut: Parallelism,
+        system: System,
+        feed_forward: FeedForwardSide,
+        max_step_tokens: int,
+        host_gap_s: float = 0.0,
+    ) -> None:
+        """`cut`: attention's, over chips of `system`."""
+        if cut.pipeline > 1 or cut.expert > 1:
+            raise ShapeError("with --ffn-system attention is cut by --data, --tensor and --context-parallel only")
+        self._attention = _AttentionTime(model, precision, cut, system, max_step_tokens, Coefficients())
+        self.spans = self._attention.spans
+        self._groups = cut.data
+        self._gap_s = host_gap_s
+        every = empty_shape(self.spans, np.arange(max_step_tokens + 1))
+        side = side_time(step_work(model, every, precision), feed_forward.system, True, feed_forward.chips)
+        self._feed_forward = [tuple(row) for row in np.stack(side, -1).tolist()]
+        link = hop_link(system, cut.chips, feed_forward.system, feed_forward.chips)
+        token_bytes = precision.small.size_bytes(model.hidden)
+        self._hops_s = [hops_s(link, len(model.layers), tokens * token_bytes) for tokens in range(max_step_tokens + 1)]
+
+    def one(self, tokens: int, sequences: int, sampled: int, pairs: Any, reads: Any, writes: Any) -> Step:
+        rounds = self._rounds((tokens, sequences, sampled, pairs, reads, writes), max, min)
+        best = min(rounds, key=lambda choice: choice.step_s)
+        parts = (*best[1:], self._gap_s)
+        return Step(max(1, round(best.step_s * 1e9)), round(self._gap_s * 1e9), parts.index(max(parts)))
+
+    def several(
+        self, steps: int, tokens: int, sequences: int, sampled: int, pairs: Any, reads: Any, writes: Any
+    ) -> Steps:
+        rounds = self._rounds((tokens, sequences, sampled, pairs, reads, writes), np.maximum, np.minimum)
+        choices = np.stack([[np.broadcast_to(x, steps) for x in (*choice, self._gap_s)] for choice in rounds])
+        best = choices[choices[:, 0].argmin(0), :, np.arange(steps)]
+        device_ns = np.maximum(np.rint(best[:, 0] * 1e9), 1).astype(np.int64)
+        return Steps(device_ns, round(self._gap_s * 1e9), best[:, 1:].argmax(1))
+
+    def _rounds(self, step: Counts, larger: Callable[..., Any], smaller: Callable[..., Any]) -> list[_Round]:
+        """With 1, 2, ... micro-batches; no chip of attention is without a row as long as there are enough."""
+        most = min(MAX_MICRO_BATCHES, max(1, step[1] // self._groups))
+        return [self._round(number, micro_batch(number, *step), larger, smaller) for number in range(1, most + 1)]
+
+    def _round(self, number: int, part: Counts, larger: Callable[..., Any], smaller: Callable[..., Any]) -> _Round:
+        mine = self._attention.busy(*part, larger=larger, smaller=smaller)
+        compute_s, memory_s, feed_forward_s = self._feed_forward[part[0]]
+        crossing_s = self._hops_s[part[0]]
+        longest_s = larger(larger(mine.device_s, feed_forward_s) * number, mine.device_s + feed_forward_s + crossing_s)
+        return _Round(longest_s, mine.compute_s + compute_s, mine.memory_s + memory_s, mine.network_s + crossing_s)
