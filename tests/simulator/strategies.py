@@ -7,9 +7,19 @@ from hypothesis import strategies as st
 from headway.workload.call import Call, Workload
 
 
+def waits(number: int) -> st.SearchStrategy[tuple[int, ...] | None]:
+    """For the call before it, or for any of those before it."""
+    if not number:
+        return st.none()
+    some = st.lists(st.integers(0, number - 1), min_size=1, max_size=2, unique=True).map(tuple)
+    return st.one_of(st.none(), st.none(), some)
+
+
 @st.composite
 def workloads(draw, most_sessions: int = 12) -> Workload:
-    """Sessions of one to four calls; later ones extend the first prompt; arrivals may coincide, gaps may be 0."""
+    """Sessions of one to four calls; later ones extend the first prompt, and may go side by side or wait for several;
+    arrivals may coincide, gaps may be 0.
+    """
     sessions = []
     now_s = 0.0
     for number in range(draw(st.integers(1, most_sessions))):
@@ -26,6 +36,8 @@ def workloads(draw, most_sessions: int = 12) -> Workload:
                     num_input_tokens=length,
                     num_output_tokens=draw(st.integers(1, 40)),
                     session=f"s{number}",
+                    agent=draw(st.sampled_from([0, 0, 1])),
+                    after=draw(waits(i)),
                     arrival_s=None if i else now_s,
                     gap_s=draw(st.sampled_from([0.0, 0.0, 0.001, 0.05])),
                     hash_ids=tuple(ids),

@@ -15,10 +15,10 @@ from hypothesis import given, settings
 
 from headway.cli.simulate import simulate
 from headway.simulator.fleet import Fleet, FleetConfig
+from headway.simulator.pools import Pool
 from headway.simulator.record import Record
-from headway.simulator.router import make_router
 from headway.simulator.trace_file import TraceFile
-from headway.simulator.trace_out import TraceOut
+from headway.simulator.trace_out import TraceOut, process
 from headway.workload.call import Workload, WorkloadError
 from tests.scheduler.drive import Drive, request
 from tests.scheduler.drive import config as real_config
@@ -38,8 +38,8 @@ def observed(workload: Workload, path: Path, replicas: int = 1, limit: int = 1_0
             records.append(record)
             out.recorded(record)
 
-        router = make_router("least-work", 4)
-        fleet = Fleet(FleetConfig(replicas, config()), PlainTime(), router, on_record, out)
+        pool = Pool(replicas, config(), PlainTime())  # type: ignore[arg-type]
+        fleet = Fleet(FleetConfig((pool,), "least-work"), on_record, out)
         fleet.run(workload)
     return records, fleet
 
@@ -67,7 +67,7 @@ def test_events_add_up_to_the_run_and_change_nothing(workload: Workload, tmp_pat
     found = events(path)
     steps = slices(found)
     for replica in fleet.replicas:
-        own = steps[replica.index + 1]
+        own = steps[process(replica.index)]
         assert sum(e["args"]["steps"] for e in own) == replica.executor.num_steps
         assert sum(e["args"]["device_ns"] for e in own) == replica.executor.device_ns
         assert all(b["ts"] >= a["ts"] + a["dur"] - ROUNDING_US for a, b in pairwise(own)), "one step at a time"
@@ -95,7 +95,7 @@ def check_requests(found: list[dict[str, Any]], records: list[Record]) -> None:
                 assert open_names.pop() == event["name"]
         assert not open_names
         assert own[0]["name"] == record.call.id
-        assert own[0]["pid"] == record.replica + 1
+        assert own[0]["pid"] == process(record.replica)
         assert own[0]["ts"] == pytest.approx(record.arrival_ns / 1000)
         assert own[-1]["ts"] == pytest.approx(record.end_ns / 1000)
         assert all(b["ts"] >= a["ts"] - ROUNDING_US for a, b in pairwise(own))
@@ -104,12 +104,12 @@ def check_requests(found: list[dict[str, Any]], records: list[Record]) -> None:
 def test_steps_are_named_by_what_they_do(tmp_path: Path) -> None:
     path = tmp_path / "t.json"
     observed(lone((0.0, 40, 30), (0.012, 33, 2)), path)
-    names = [e["name"] for e in slices(events(path))[1]]
+    names = [e["name"] for e in slices(events(path))[process(0)]]
     # 40 tokens are two chunks of at most 32; so are 33, the second of one token that draws.
     assert names[:2] == ["prefill", "prefill"]
     assert names.count("mixed") == 2
     assert set(names[2:]) == {"decode", "mixed"}
-    jumped = [e for e in slices(events(path))[1] if e["args"]["steps"] > 1]
+    jumped = [e for e in slices(events(path))[process(0)] if e["args"]["steps"] > 1]
     assert jumped
     assert all(e["name"] == "decode" and e["args"]["bound"] == "compute" for e in jumped)
 
@@ -151,7 +151,7 @@ def test_an_error_leaves_no_file_and_an_interrupt_a_whole_one(tmp_path: Path) ->
         with pytest.raises(error):
             observed(Workload("broken", broken(error)), tmp_path / "t.json")
         assert [path.name for path in tmp_path.iterdir()] == left
-    assert slices(events(tmp_path / "t.json"))[1]
+    assert slices(events(tmp_path / "t.json"))[process(0)]
 
 
 def test_a_full_disk_gets_one_line_and_leaves_no_file(tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_the_command_writes_it_and_says_when_it_is_cut(tmp_path: Path) -> None:
     result = called("--trace", AZURE, "--requests", 20, "--replicas", 2, "--trace-out", whole)
     assert result.exit_code == 0, result.output
     assert "cut" not in result.stderr
-    assert {e["pid"] for e in events(whole)} == {1, 2}
+    assert {e["pid"] for e in events(whole)} == {process(0), process(1)}
     result = called("--trace", AZURE, "--requests", 20, "--trace-out", cut, "--trace-limit", 30)
     assert f"{cut}: cut after 30 events, at " in result.stderr
     assert "--trace-limit" in result.stderr
@@ -201,5 +201,5 @@ def test_a_real_runs_log_becomes_a_trace(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     found = events(out)
     assert {e["name"] for e in found if e["ph"] == "b"} >= {"r0", "r1", "r2", "prefill", "decode"}
-    assert sum(e["args"]["steps"] for e in slices(found)[1]) == drive.scheduler.stats().steps_total
+    assert sum(e["args"]["steps"] for e in slices(found)[process(0)]) == drive.scheduler.stats().steps_total
     assert "--trace-out" in called("--replay", log, "--with", "chunk=8", "--trace-out", out).output

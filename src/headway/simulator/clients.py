@@ -1,14 +1,15 @@
-"""Clients: sessions begin, their calls are sent, and the next one follows the answer to the one before."""
+"""Clients: sessions begin, their calls are sent, and others follow the answers that they wait for."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from headway.simulator.block_keys import BlockKeys
 from headway.simulator.replica import ARRIVAL
 from headway.simulator.world import World
 from headway.workload.call import Call, Session, Workload, WorkloadError
+from headway.workload.progress import Progress
 
 
 @dataclass(slots=True, eq=False)
@@ -17,12 +18,14 @@ class Client:
 
     calls: Session
     keys: BlockKeys
-    next: int = 0
+    progress: Progress
+    asked: dict[str, int] = field(default_factory=dict)
+    """Numbers of the calls that are in progress."""
 
-    @property
-    def following(self) -> Call | None:
-        """What it will ask next."""
-        return self.calls[self.next] if self.next < len(self.calls) else None
+    def following(self, call: Call) -> Call | None:
+        """What the same agent will ask next."""
+        later = range(self.asked[call.id] + 1, len(self.calls))
+        return next((self.calls[number] for number in later if self.calls[number].agent == call.agent), None)
 
 
 class Clients:
@@ -41,14 +44,12 @@ class Clients:
         for _ in range(self._workload.concurrency or 1):
             self._next_session()
 
-    def answered(self, client: Client) -> None:
-        """After a call's end: the session's next one, if it waits for that; in closed loop, the next session."""
+    def answered(self, client: Client, call: Call) -> None:
+        """After a call's end: those of the session that waited for it; in closed loop, the next session."""
         now_ns = self._world.now_ns
-        following = client.following
-        if following is not None:
-            if following.arrival_s is None:
-                self._world.at(now_ns + _ns(following.gap_s), ARRIVAL, self._call, client)
-        elif self._workload.concurrency:
+        for number in client.progress.ended(client.asked.pop(call.id)):
+            self._world.at(now_ns + _ns(client.calls[number].gap_s), ARRIVAL, self._call, client, number)
+        if client.progress.is_over and self._workload.concurrency:
             self._next_session(after_ns=now_ns)
 
     def _next_session(self, after_ns: int = 0) -> None:
@@ -60,22 +61,23 @@ class Clients:
         start_ns = _ns(first.gap_s) + after_ns if after_ns else _ns(first.arrival_s or 0.0)
         if start_ns < self._world.now_ns:
             raise WorkloadError(f"session of call {first.id}: arrives at {first.arrival_s} s, before the one before it")
-        client = Client(session, BlockKeys(self._block_size, self._workload.hash_block_size))
+        keys = BlockKeys(self._block_size, self._workload.hash_block_size)
+        client = Client(session, keys, Progress(session))
         self._world.at(start_ns, ARRIVAL, self._begin, client)
 
     def _begin(self, client: Client) -> None:
         if not self._workload.concurrency:
             self._next_session()
-        self._call(client)
+        self._call(client, 0)
 
-    def _call(self, client: Client) -> None:
-        """The client's next call is sent."""
-        call = client.calls[client.next]
-        client.next += 1
+    def _call(self, client: Client, number: int) -> None:
+        call = client.calls[number]
+        client.asked[call.id] = number
         self._ask(client, call)
-        following = client.following
+        following = client.calls[number + 1] if number + 1 < len(client.calls) else None
         if following is not None and following.arrival_s is not None:
-            self._world.at(max(_ns(following.arrival_s), self._world.now_ns), ARRIVAL, self._call, client)
+            at_ns = max(_ns(following.arrival_s), self._world.now_ns)
+            self._world.at(at_ns, ARRIVAL, self._call, client, number + 1)
 
 
 def _ns(seconds: float) -> int:

@@ -89,7 +89,7 @@ class Fleet:
 
     def _answered(self, client: Client, record: Record) -> None:
         self._on_record(record)
-        self._clients.answered(client)
+        self._clients.answered(client, record.call)
 
 
 def _loads(config: FleetConfig) -> list[Load]:

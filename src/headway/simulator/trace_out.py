@@ -19,7 +19,12 @@ from headway.simulator.record import Record
 from headway.simulator.trace_file import Event, TraceFile
 
 STEPS = 1
-"""Number of the steps' track; those of processes begin at 1 too, as viewers take 0 for the idle one."""
+"""Number of the steps' track: viewers take 0 for the idle one."""
+
+
+def process(replica: int) -> int:
+    """Number of its process. -1, of calls that no replica got, is the gateway's."""
+    return replica + 2
 
 
 class TraceOut:
@@ -55,8 +60,7 @@ class TraceOut:
     ) -> None:
         """A request that has ended."""
         self._num_requests += 1
-        process = self._replica(replica).process
-        own = {"pid": process, "tid": STEPS, "cat": "request", "id": hex(self._num_requests)}
+        own = {"pid": self._replica(replica).process, "tid": STEPS, "cat": "request", "id": hex(self._num_requests)}
         shown = args | {
             "reason": reason,
             "reused_tokens": receipt.tokens_reused,
@@ -83,7 +87,7 @@ class _Replica:
     """What is remembered of a replica between two events."""
 
     def __init__(self, index: int) -> None:
-        self.process = index + 1
+        self.process = process(index)
         self.begun: dict[int, tuple[StepPlan, int]] = {}
         self._index = index
         self._prompts = np.zeros(0, np.int64)
@@ -94,8 +98,9 @@ class _Replica:
 
     def names(self) -> tuple[Event, ...]:
         own = {"ph": "M", "pid": self.process}
+        name = "gateway" if self._index < 0 else f"replica {self._index}"
         return (
-            own | {"name": "process_name", "args": {"name": f"replica {self._index}"}},
+            own | {"name": "process_name", "args": {"name": name}},
             own | {"name": "thread_name", "tid": STEPS, "args": {"name": "steps"}},
         )
 
