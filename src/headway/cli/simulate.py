@@ -12,6 +12,7 @@ import click
 
 from headway.cli.one_line import INTERRUPTED, in_options
 from headway.cli.quantities import Policy, Seconds
+from headway.cli.simulate_chart import drawing
 from headway.cli.simulate_checks import FIELDS, check_load, check_replay
 from headway.cli.simulate_machine import cost_model, given_options, with_machine
 from headway.cli.sweep_options import check_sweep, sweep_options
@@ -21,9 +22,9 @@ from headway.cli.workload_options import WorkloadChoice, workload_options
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
+    from headway.simulator.executor import Timer
     from headway.simulator.results import Price, Slo
     from headway.simulator.simulation import Setup, Sink
-    from headway.simulator.executor import Timer
     from headway.workload.call import Workload
 
 COUNT = click.IntRange(1, 1_000_000_000)
@@ -157,15 +158,26 @@ def _simulate(options: dict[str, Any]) -> None:
     from headway.cli.simulate_text import progress, show_summary
     from headway.simulator.simulation import simulate as run
 
-    check_load(options)
-    options = with_machine(options)
-    setup = setup_of(options)
+    options, setup = fleet_of(options)
     workload = workload_of(options, setup)
-    with _table(options, setup) as sink, tracing(options) as observer, progress(workload.num_calls) as advance:
+    about = described(options, setup, workload)
+    with (
+        _table(options, setup) as table,
+        drawing(options, about, table) as sink,
+        tracing(options) as observer,
+        progress(workload.num_calls) as advance,
+    ):
         summary = run(setup, workload, slo_of(options), sink, advance, observer)
-    show_summary(described(options, setup, workload), summary, options["as_json"])
+    show_summary(about, summary, options["as_json"])
     if summary.interrupted:
         sys.exit(INTERRUPTED)
+
+
+def fleet_of(options: dict[str, Any]) -> tuple[dict[str, Any], Setup]:
+    """The options, with a machine file's where there is one. Raises UsageError for options that contradict."""
+    check_load(options)
+    options = with_machine(options)
+    return options, setup_of(options)
 
 
 def described(options: Mapping[str, Any], setup: Setup, workload: Workload) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,8 +15,7 @@ import click
 
 from headway.catalog.machine import ENDINGS
 from headway.cli.one_line import INTERRUPTED
-from headway.cli.simulate_checks import FIELDS, check_load
-from headway.cli.simulate_machine import with_machine
+from headway.cli.simulate_checks import FIELDS
 from headway.cli.sweep_options import NOT_READ, axes_of, options_at
 
 if TYPE_CHECKING:
@@ -63,15 +63,14 @@ class Simulated:
 
     def __call__(self, values: Values) -> dict[str, Any]:
         """Raises PointError."""
-        from headway.cli.simulate import described, refusals, setup_of, simulate, slo_of, workload_of
+        from headway.cli.simulate import described, fleet_of, refusals, simulate, slo_of, workload_of
         from headway.cli.simulate_text import as_result
         from headway.simulator.simulation import simulate as run
         from headway.simulator.sweep import PointError
 
         try:
             with click.Context(simulate), refusals(FIELDS):
-                options = with_machine(options_at(self.options, values))
-                setup = setup_of(options)
+                options, setup = fleet_of(options_at(self.options, values))
                 workload = workload_of(options, setup)
                 summary = run(setup, workload, slo_of(options))
                 if summary.interrupted:
@@ -99,13 +98,11 @@ def _check_values(options: dict[str, Any], axes: Mapping[str, Sequence[Any]]) ->
 
 def _check_point(options: dict[str, Any]) -> None:
     from headway.arithmetic.shape import ShapeError
-    from headway.cli.simulate import setup_of, workload_of
+    from headway.cli.simulate import fleet_of, workload_of
     from headway.scheduler.config import ConfigError
     from headway.simulator.router import make_router
 
-    check_load(options)
-    options = with_machine(options)
-    setup = setup_of(options)
+    options, setup = fleet_of(options)
     try:
         make_router(setup.router, setup.block_size)
         workload_of(options, setup)
@@ -114,21 +111,26 @@ def _check_point(options: dict[str, Any]) -> None:
 
 
 def _identity(options: Mapping[str, Any]) -> dict[str, Any]:
-    """What a result depends on: options, and files by what is in them."""
+    """What a result depends on: options, and what is in the files that they name."""
+    known = {name: _content(value) for name, value in options.items() if name not in NOT_READ}
     # Which options were given matters only beside those that a machine file sets.
-    unread = NOT_READ if options["system"].endswith(ENDINGS) else NOT_READ | {"given"}
-    return {name: _content(value) for name, value in options.items() if name not in unread}
+    return known | {"given": known["given"] if _files(options["system"]) else []}
 
 
 def _content(value: Any) -> Any:
-    if isinstance(value, tuple | frozenset):
-        contents = [_content(item) for item in value]
-        return sorted(contents) if isinstance(value, frozenset) else contents
     if isinstance(value, Path):
         return _digest(value)
-    if isinstance(value, str) and (value.endswith(ENDINGS) or (Path(value) / "config.json").is_file()):
-        return _digest(Path(value))
-    return value
+    if isinstance(value, frozenset):
+        return sorted(value)
+    if isinstance(value, tuple):
+        return [_content(item) for item in value]
+    return [value, *map(_digest, files)] if isinstance(value, str) and (files := _files(value)) else value
+
+
+def _files(text: str) -> list[Path]:
+    """Machine files and models on disk that an option's value names."""
+    paths = [Path(part) for part in re.split("[,;=]", text)]
+    return [path for path in paths if path.suffix in ENDINGS or (path / "config.json").is_file()]
 
 
 @cache
@@ -168,14 +170,11 @@ def _check_chart(options: Mapping[str, Any], axes: Sequence[str]) -> None:
 def _draw(options: Mapping[str, Any], axes: Sequence[str], rows: Sequence[Row]) -> None:
     if options["chart"] is None:
         return
-    from headway.cli.plan_deployment import drawn
-    from headway.report.rendering import write_chart
+    from headway.cli.simulate_chart import write
     from headway.report.sweep_charts import chosen, sweep_chart
 
     points = [(row.point.values, row.ended.result) for row in rows if row.ended.result is not None]
-    if not points:
+    if points:
+        write(sweep_chart(points, chosen(axes, options["x"], options["y"], options["by"])), options["chart"])
+    else:
         click.echo("No chart: no point has a result", err=True)
-        return
-    with drawn():
-        write_chart(sweep_chart(points, chosen(axes, options["x"], options["y"], options["by"])), options["chart"])
-    click.echo(f"Wrote {options['chart']}", err=True)
