@@ -15,6 +15,7 @@ from headway.cli.quantities import Policy, Seconds
 from headway.cli.simulate_chart import drawing
 from headway.cli.simulate_checks import FIELDS, check_load, check_replay
 from headway.cli.simulate_machine import cost_model, given_options, with_machine
+from headway.cli.simulate_pools import described_fleet, pool_options, with_machines
 from headway.cli.sweep_options import check_sweep, sweep_options
 from headway.cli.trace_options import trace_options, tracing
 from headway.cli.workload_options import WorkloadChoice, workload_options
@@ -70,6 +71,7 @@ RATE = click.FloatRange(0, 1e9, min_open=True)
 @click.option(
     "--out", type=click.Path(path_type=Path, dir_okay=False), help="Per-request table, Parquet; a sweep's JSON lines."
 )
+@pool_options
 @sweep_options
 @trace_options
 @click.option("--replay", type=click.Path(path_type=Path), help="Check that a step log gives the same plans again.")
@@ -146,12 +148,7 @@ def _replay(options: dict[str, Any]) -> None:
 
 def _price(options: dict[str, Any]) -> Price:
     """Of all chips of a replica."""
-    from headway.simulator.results import Price
-
-    setup = setup_of(with_machine(options))
-    each, chips = setup.price, setup.cut.chips
-    watts, usd = each.power_w, each.usd_per_hour
-    return Price(None if watts is None else watts * chips, None if usd is None else usd * chips)
+    return setup_of(with_machine(options)).replica_price
 
 
 def _simulate(options: dict[str, Any]) -> None:
@@ -176,7 +173,7 @@ def _simulate(options: dict[str, Any]) -> None:
 def fleet_of(options: dict[str, Any]) -> tuple[dict[str, Any], Setup]:
     """The options, with a machine file's where there is one. Raises UsageError for options that contradict."""
     check_load(options)
-    options = with_machine(options)
+    options = with_machines(options)
     return options, setup_of(options)
 
 
@@ -185,10 +182,7 @@ def described(options: Mapping[str, Any], setup: Setup, workload: Workload) -> d
     return {
         "workload": workload.name,
         "model": options["model"],
-        "system": setup.system.name,
-        "chip": setup.system.chip.name,
-        "chips": setup.cut.chips * setup.num_replicas,
-        "replicas": setup.num_replicas,
+        **described_fleet(setup),
         "router": setup.router,
         "cost_model": cost_model(options, setup),
         "seed": options["seed"],
@@ -234,6 +228,7 @@ def setup_of(options: dict[str, Any]) -> Setup:
         prefix_caching=options["prefix_cache"],
         batching=options["batching"],
         reservation=options["reservation"].replace("-", "_"),
+        pools=tuple(setup_of(pool) for pool in options["pools"]),
     )
 
 
@@ -243,7 +238,7 @@ def workload_of(options: dict[str, Any], setup: Setup) -> Workload:
 
     choice = WorkloadChoice.taken(dict(options))
     if choice.options["agents"] and choice.options["max_context"] is None:
-        choice.options["max_context"] = setup.scheduler_config().max_context
+        choice.options["max_context"] = setup.fleet_context
     workload = choice.make(options["concurrency"], options["rate"])
     return workload if options["speed"] == 1.0 else faster(workload, options["speed"])
 

@@ -71,7 +71,7 @@ Cell = str | int | float | None
 
 
 def row(record: Record, power_w: Sequence[float | None], usd_per_s: Sequence[float | None]) -> tuple[Cell, ...]:
-    """In the order of COLUMNS. Energy and money, of a replica of each pool, go by time; None where a chip publishes none."""
+    """In the order of COLUMNS. What a replica of each pool takes and costs; None: its chip publishes nothing."""
     r, call = record.receipt, record.call
     return (
         call.id,

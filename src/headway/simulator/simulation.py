@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from headway.arithmetic.formats import Precision
@@ -118,9 +118,18 @@ class Setup:
     def replica_price(self) -> Price:
         return self.price.times(self.cut.chips)
 
+    @property
+    def fleet_context(self) -> int:
+        """A fleet has one context, that of the pool with the shortest."""
+        return min(pool.scheduler_config().max_context for pool in self.all_pools)
+
     def fleet_config(self) -> FleetConfig:
         """Raises what `scheduler_config` and `step_time` raise, WorkloadError for pools that do not go together."""
-        pools = tuple(Pool(p.num_replicas, p.scheduler_config(), p.step_time()) for p in self.all_pools)
+        context = self.fleet_context
+        pools = tuple(
+            Pool(p.num_replicas, replace(p.scheduler_config(), max_context=context), p.step_time())
+            for p in self.all_pools
+        )
         return FleetConfig(pools, self.router, self.max_output_tokens, self.jumps)
 
 

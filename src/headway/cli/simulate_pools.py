@@ -1,0 +1,101 @@
+"""Pools of unlike replicas on the command line: `--pool replicas=2,system=hgx-b200,tensor=8`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headway.cli.simulate_machine import with_machine
+
+if TYPE_CHECKING:
+    from headway.simulator.simulation import Setup
+
+MOST_POOLS = 64
+FIELDS = (
+    "replicas",
+    "system",
+    "tensor",
+    "expert",
+    "weights",
+    "experts",
+    "kv",
+    "calibrated",
+    "host-gap",
+    "num-blocks",
+    "max-running",
+    "chunk",
+    "context",
+    "batching",
+    "reservation",
+)
+"""Of a pool: the options of the command, whose values hold where a pool has none of its own."""
+Options = dict[str, Any]
+
+
+def pool_options(command: Callable[..., None]) -> Callable[..., None]:
+    return click.option(
+        "--pool",
+        "pools",
+        multiple=True,
+        metavar="FIELD=VALUE,…",
+        help=f"Replicas unlike others: replicas=2,system=hgx-b200; repeat for each pool. Fields: {', '.join(FIELDS)}.",
+    )(command)
+
+
+def with_machines(options: Options) -> Options:
+    """Options in which the defaults of machine files are filled in, for the fleet and for each pool. Raises
+    UsageError for what is no pool, CatalogError.
+    """
+    if len(options["pools"]) > MOST_POOLS:
+        raise click.UsageError(f"--pool: at most {MOST_POOLS} pools, not {len(options['pools'])}")
+    pools = [with_machine(_merged(options, text)) for text in options["pools"]]
+    return with_machine(options) | {"pools": pools}
+
+
+def _merged(options: Options, text: str) -> Options:
+    own = parse_fields(text, "--pool", FIELDS)
+    values = {name.replace("-", "_"): _converted(name, value, text) for name, value in own.items()}
+    return options | values | {"given": options["given"] | values.keys(), "pools": ()}
+
+
+def parse_fields(text: str, option: str, known: Sequence[str]) -> dict[str, str]:
+    """FIELD=VALUE, separated by commas. Raises UsageError."""
+    fields: dict[str, str] = {}
+    for part in text.split(","):
+        name, equals, value = part.partition("=")
+        name = name.strip().replace("_", "-")
+        if not equals or name not in known:
+            raise click.UsageError(f"{option} {text!r}: {part!r} is not FIELD=VALUE with one of {', '.join(known)}")
+        if name in fields:
+            raise click.UsageError(f"{option} {text!r}: {name} is there twice")
+        fields[name] = value.strip()
+    return fields
+
+
+def _converted(name: str, value: str, text: str) -> Any:
+    """As the option of that name would take it."""
+    context = click.get_current_context()
+    param = next(p for p in context.command.params if f"--{name}" in p.opts)
+    try:
+        return param.type.convert(value, param, context)
+    except click.BadParameter as error:
+        raise click.UsageError(f"--pool {text!r}: {name}: {error.message}") from None
+
+
+def fleet_text(setup: Setup) -> str:
+    """What it runs on, in words."""
+    return " and ".join(f"{p.num_replicas} x {p.cut.chips} {p.system.chip.name}" for p in setup.all_pools)
+
+
+def described_fleet(setup: Setup) -> Mapping[str, Any]:
+    """Systems, chips and replicas of a result."""
+    pools = setup.all_pools
+    return {
+        "system": ", ".join(dict.fromkeys(p.system.name for p in pools)),
+        "chip": ", ".join(dict.fromkeys(p.system.chip.name for p in pools)),
+        "chips": sum(p.cut.chips * p.num_replicas for p in pools),
+        "replicas": sum(p.num_replicas for p in pools),
+        "fleet": fleet_text(setup),
+    }
