@@ -118,6 +118,10 @@ def test_version_and_help_come_without_torch_and_without_a_server() -> None:
         (["serve", "--max-running", "0"], "--max-running"),
         (["serve", "--kv-bytes", "2 parsecs"], "GiB"),
         (["serve", "--kv-bytes", "-1"], "--kv-bytes"),
+        (["serve", "--kv-tier", "tape=1GiB"], "dram or ssd"),
+        (["serve", "--kv-tier", "dram"], "dram=2GiB"),
+        (["serve", "--kv-tier", "dram=much"], "--kv-tier"),
+        (["serve", "--kv-ttl", "0"], "--kv-ttl"),
         (["serve", "--kv-bytes", "0"], "less than one byte"),
         (["serve", "--stall-s", "0"], "--stall-s"),
         (["serve", "--drain-s", "nan"], "--drain-s"),
@@ -175,6 +179,9 @@ def test_an_unusable_model_is_one_line(
         (["--max-step-tokens", "8"], "--max-step-tokens (8) must be at least --max-running (256)"),
         (["--max-context", "1000000"], "--max-context must be between 1 and"),
         (["--kv-bytes", "16"], "--kv-bytes: 16 bytes holds no KV block"),
+        (["--kv-tier", "dram=16"], "--kv-tier dram: 16 bytes hold no block"),
+        (["--kv-tier", "dram=1000000GiB"], "that are free"),
+        (["--kv-tier", "ssd=1GiB", "--kv-tier", "ssd=1GiB"], "--kv-tier: each needs a name of its own, not ssd, ssd"),
         (["--device", "quantum"], "quantum"),
         (["--host", "no.such.host.invalid"], "no.such.host.invalid"),
         (["--api-key", " x"], "api_keys"),
@@ -254,6 +261,20 @@ def test_sigterm_lets_a_stream_finish_and_leaves_no_engine(tiny_model: Path) -> 
         assert served.process.wait(30) == 0
         with pytest.raises(ProcessLookupError):
             os.kill(engine_pid, 0)
+
+
+@pytest.mark.parametrize("tiers", [["dram=4MiB"], ["dram=300kB", "ssd=4MiB"]])
+def test_what_the_device_gives_up_comes_back_from_a_tier(tiny_model: Path, tmp_path: Path, tiers: list[str]) -> None:
+    log = tmp_path / "steps.jsonl"
+    options = ["--kv-bytes", "192KiB", "--max-context", "512", "--step-log", log, "--kv-tier-dir", tmp_path]
+    prompts = [letter * 400 for letter in "abcd"]
+    with serving(tiny_model, *options, *(word for tier in tiers for word in ("--kv-tier", tier))) as served:
+        first, second = ([served.complete(prompt=p, max_tokens=8) for p in prompts] for _ in range(2))
+        assert served.stop() == 0
+    assert [a["choices"][0]["text"] for a in first] == [a["choices"][0]["text"] for a in second]
+    assert [a["usage"]["prompt_tokens_details"]["cached_tokens"] for a in second] == [384] * 4
+    with log.open("rb") as lines:
+        assert replay(lines)[1] > 0
 
 
 @pytest.mark.parametrize("output", ["/dev/full", None])

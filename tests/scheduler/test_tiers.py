@@ -150,10 +150,10 @@ def test_copies_are_bounded() -> None:
 @pytest.mark.parametrize(
     ("tiers", "message"),
     [
-        ((Tier("dram", 0),), "tier dram: num_blocks must be at least 1, not 0"),
-        ((Tier("", 5),), "tiers: a tier needs a name"),
-        ((Tier("a", 5), Tier("a", 6)), "tiers: each needs a name of its own, not a, a"),
-        ((Tier("a", 5, -1),), "tier a: ttl_ns must not be negative, is -1"),
+        ((Tier("dram", 0),), "kv_tier dram: num_blocks must be at least 1, not 0"),
+        ((Tier("", 5),), "kv_tier: a tier needs a name"),
+        ((Tier("a", 5), Tier("a", 6)), "kv_tier: each needs a name of its own, not a, a"),
+        ((Tier("a", 5, -1),), "kv_tier a: ttl_ns must not be negative, is -1"),
     ],
 )
 def test_bad_tiers_are_refused(tiers: tuple[Tier, ...], message: str) -> None:

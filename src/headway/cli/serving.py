@@ -33,7 +33,7 @@ from headway.server.serve import BACKLOG, serve
 from headway.server.settings import Settings, keys_from
 
 _KEYS = "HEADWAY_API_KEYS"
-_FIELDS = ("block_size", "kv_bytes", "max_context", "max_running", "max_step_tokens")
+_FIELDS = ("block_size", "kv_bytes", "kv_tier", "max_context", "max_running", "max_step_tokens")
 _OPTIONS = {field: f"--{field.replace('_', '-')}" for field in _FIELDS}
 
 

@@ -70,8 +70,8 @@ def _prepare(settings: EngineSettings, life: int) -> Callable[[Wire], int]:
     )
     on_cpu = model.device == "cpu"
     cache = model.executor.cache
-    config = scheduler_config(settings, model.groups, model.max_context, on_cpu, block_bytes(cache))
     tiers = KVTiers(cache, {tier.name: open_store(cache, tier) for tier in settings.kv_tiers})
+    config = scheduler_config(settings, model.groups, model.max_context, on_cpu, block_bytes(cache))
     ready = Ready(
         PROTOCOL,
         settings.name,

@@ -92,11 +92,11 @@ class SchedulerConfig:
     def _check_tiers(self) -> None:
         names = [tier.name for tier in self.tiers]
         if len(set(names)) < len(names):
-            raise ConfigError(f"tiers: each needs a name of its own, not {', '.join(names)}")
+            raise ConfigError(f"kv_tier: each needs a name of its own, not {', '.join(names)}")
         for tier in self.tiers:
             if not tier.name:
-                raise ConfigError("tiers: a tier needs a name")
+                raise ConfigError("kv_tier: a tier needs a name")
             if tier.num_blocks < 1:
-                raise ConfigError(f"tier {tier.name}: num_blocks must be at least 1, not {tier.num_blocks}")
+                raise ConfigError(f"kv_tier {tier.name}: num_blocks must be at least 1, not {tier.num_blocks}")
             if tier.ttl_ns is not None and tier.ttl_ns < 0:
-                raise ConfigError(f"tier {tier.name}: ttl_ns must not be negative, is {tier.ttl_ns}")
+                raise ConfigError(f"kv_tier {tier.name}: ttl_ns must not be negative, is {tier.ttl_ns}")
