@@ -64,6 +64,17 @@ def test_generated_workloads_and_seeds() -> None:
     assert agents["finished"] == agents["calls"] >= 20
 
 
+def test_sub_agents_of_traces_and_of_generators() -> None:
+    recorded = answer("--trace", str(TRACES / "coding_agent_sub_agents.jsonl"), "--context", "131072")
+    assert (recorded["calls"], recorded["finished"]) == (32, 32)
+    arguments = ("--agents", "coding_agent", "--sessions", "2", "--requests", "30")
+    without, those, forks = (
+        answer(*arguments, *more) for more in ((), ("--sub-agents", "0.3"), ("--sub-agents", "0.3", "--fork"))
+    )
+    assert without["calls"] < those["calls"]
+    assert forks["input_tokens"] > those["input_tokens"]
+
+
 def test_goodput_is_told_only_against_an_slo() -> None:
     few = ("--requests", "5")
     assert not [key for key in answer(*few) if key.startswith("goodput")]

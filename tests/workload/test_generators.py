@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headway.workload.agentic import PRESETS, Agentic
 from headway.workload.arrivals import arrivals
-from headway.workload.call import Call, Workload, WorkloadError, faster, merge
+from headway.workload.call import Call, Session, Workload, WorkloadError, faster, merge
 from headway.workload.lengths import Fixed, LogNormal, Uniform, mixture, parse_lengths, whole
 from headway.workload.streams import Streams
 from headway.workload.synthetic import HASH_BLOCK_SIZE, Synthetic
@@ -87,6 +87,12 @@ def test_closed_loop_clients_do_not_march_in_step() -> None:
     assert len(set(starts)) == 4
 
 
+@pytest.mark.parametrize("share", [-0.1, 1.1, float("nan")])
+def test_a_share_is_a_share(share: float) -> None:
+    with pytest.raises(WorkloadError, match="sub_agents must be a share"):
+        Agentic("coding_agent", 1, sub_agents=share).workload(1)
+
+
 @pytest.mark.parametrize("bad", [{"num_requests": 0}, {"prefixes": 0}, {"concurrency": 0}, {"jitter_s": -1}])
 def test_bad_settings_are_named(bad: dict[str, int]) -> None:
     with pytest.raises(WorkloadError, match=next(iter(bad))):
@@ -136,6 +142,63 @@ def test_agents_have_the_measured_statistics(preset: str, expected: dict[str, fl
     assert found["reused"] == pytest.approx(expected.pop("reused"), abs=0.035)
     for name, value in expected.items():
         assert value / 1.6 <= found[name] <= value * 1.6, name
+
+
+def agents_of(session: Session) -> dict[int, list[Call]]:
+    agents: dict[int, list[Call]] = {}
+    for call in session:
+        agents.setdefault(call.agent, []).append(call)
+    return agents
+
+
+@pytest.mark.parametrize("fork", [False, True])
+def test_sub_agents_keep_the_rules_of_a_session(fork: bool) -> None:
+    settings = {"max_context": 100_000, "sub_agents": 0.3, "fork": fork}
+    plain = [list(s) for s in Agentic("coding_agent", 15).workload(5).sessions]
+    shared = set()
+    for session, alone in zip(Agentic("coding_agent", 15, **settings).workload(5).sessions, plain, strict=True):
+        assert all(call.num_input_tokens + call.num_output_tokens <= 100_000 for call in session)
+        assert len({call.id for call in session}) == len(session)
+        agents = agents_of(session)
+        assert [c.gap_s for c in agents.pop(0)] == [c.gap_s for c in alone], "main agents do as they did without"
+        started = {n: [session[i] for i in call.after] for n, call in enumerate(session) if call.after}
+        for own in agents.values():
+            (parent,) = started[session.index(own[0])]
+            follower = next(c for c in session[session.index(own[-1]) :] if c.agent == 0)
+            assert own[-1] in started[session.index(follower)], "the parent waits for each"
+            assert {c.turn for c in own} == {parent.turn} == {follower.turn}
+            assert all(b.hash_ids[: len(a.hash_ids)] == a.hash_ids for a, b in pairwise(own))
+            assert (own[0].hash_ids[:1] == parent.hash_ids[:1]) is fork
+            shared.add(own[0].hash_ids[0])
+    assert len(shared) == 1, "all begin with one prompt"
+
+
+def test_sub_agents_have_the_measured_statistics() -> None:
+    """10, 50 and 90% of: calls of a sub-agent, its first prompt, what a call adds, its report."""
+    agents = [
+        own
+        for session in Agentic("coding_agent", 60, sub_agents=0.1).workload(1).sessions
+        for number, own in agents_of(session).items()
+        if number
+    ]
+    found = {
+        "calls": [len(own) for own in agents],
+        "first": [own[0].num_input_tokens for own in agents],
+        "added": [
+            b.num_input_tokens - a.num_input_tokens - a.num_output_tokens for own in agents for a, b in pairwise(own)
+        ],
+        "gap": [b.gap_s for own in agents for b in own[1:]],
+        "report": [own[-1].num_output_tokens for own in agents],
+    }
+    measured = {
+        "calls": (5, 11, 19),
+        "first": (9044, 10348, 13335),
+        "added": (227, 2110, 13785),
+        "gap": (2.25, 3.88, 23.81),
+        "report": (2139, 2975, 4760),
+    }
+    for name, values in found.items():
+        assert np.quantile(values, [0.1, 0.5, 0.9]) == pytest.approx(measured[name], rel=0.5), name
 
 
 def test_tails_of_sessions_are_heavy() -> None:

@@ -27,6 +27,8 @@ _NAMES = (
     "cv",
     "jitter_s",
     "shared_tokens",
+    "sub_agents",
+    "fork",
     "max_context",
     "seed",
 )
@@ -79,6 +81,14 @@ def workload_options(command: Command) -> Command:
                 show_default=True,
                 help="Tokens of the prefix that all agents share.",
             ),
+            click.option(
+                "--sub-agents",
+                type=click.FloatRange(0, 1),
+                default=0.0,
+                show_default=True,
+                help="Share of agents' calls that start sub-agents; 0.0011 was measured.",
+            ),
+            click.option("--fork", is_flag=True, help="Sub-agents go on from their parent's prompt."),
             click.option("--max-context", type=COUNT, help="Leave out calls longer than this, prompt and output."),
             click.option(
                 "--seed", type=click.IntRange(0), default=0, show_default=True, help="One seed, one workload."
@@ -153,6 +163,8 @@ class WorkloadChoice:
                 arrivals=options["arrivals"],
                 concurrency=concurrency,
                 shared_tokens=options["shared_tokens"],
+                sub_agents=options["sub_agents"],
+                fork=options["fork"],
                 **({"max_context": options["max_context"]} if options["max_context"] else {}),
             ).workload(options["seed"])
         return Synthetic(

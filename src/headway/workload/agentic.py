@@ -16,6 +16,7 @@ from headway.workload.arrivals import arrivals
 from headway.workload.call import Call, Session, Workload, WorkloadError
 from headway.workload.lengths import Distribution, Fixed, LogNormal, Mixture, mixture
 from headway.workload.streams import Streams
+from headway.workload.sub_agents import Reports, SubAgents
 from headway.workload.synthetic import HASH_BLOCK_SIZE, check_concurrency
 
 
@@ -79,6 +80,10 @@ class Agentic:
     """Tools and system prompt: the prefix that all sessions have in common."""
     max_context: int = 1_000_000
     """No limit of a session is above this."""
+    sub_agents: float = 0.0
+    """Share of the calls followed by a tool that start sub-agents. The presets' figures are of main agents alone."""
+    fork: bool = False
+    """Sub-agents go on from their parent's prompt, not from a short one of their own."""
 
     def workload(self, seed: int) -> Workload:
         """Raises WorkloadError for an unknown preset or numbers that make no sense."""
@@ -87,6 +92,8 @@ class Agentic:
         for field, least in (("num_sessions", 1), ("shared_tokens", 0), ("max_context", 16)):
             if getattr(self, field) < least:
                 raise WorkloadError(f"{field} must be at least {least}, not {getattr(self, field)}")
+        if not 0 <= self.sub_agents <= 1:
+            raise WorkloadError(f"sub_agents must be a share from 0 to 1, not {self.sub_agents}")
         check_concurrency(self.concurrency)
         starts = arrivals(self.arrivals, self.rate_per_s, Streams(seed).of("arrivals"))
         sessions = islice(self._sessions(seed, starts), self.num_sessions)
@@ -96,23 +103,26 @@ class Agentic:
         preset = PRESETS[self.preset]
         for number in count():
             streams = Streams(seed)
-            rng = streams.of(f"session {number}")
             start_s = 0.0 if self.concurrency else next(starts)
-            yield _Dialogue(preset, self, number, rng).calls(start_s)
+            yield _Dialogue(preset, self, number, streams).calls(start_s)
 
 
 class _Dialogue:
     """One session being written. Ids of blocks: the shared prefix counts from 0, a session's own from its number."""
 
-    def __init__(self, preset: AgentPreset, settings: Agentic, number: int, rng: np.random.Generator) -> None:
+    def __init__(self, preset: AgentPreset, settings: Agentic, number: int, streams: Streams) -> None:
         self.preset = preset
         self.number = number
-        self.rng = rng
+        self.rng = rng = streams.of(f"session {number}")
         shares, limits = zip(*preset.limits, strict=True)
         self.limit = min(int(limits[rng.choice(len(limits), p=shares)]), settings.max_context)
         self.shared = min(settings.shared_tokens, self.limit // 8)
         self.ids = list(range(self.shared // HASH_BLOCK_SIZE))
         self._next_id = (number + 1) << 32
+        others = streams.of(f"sub-agents {number}")
+        self._sub_agents = SubAgents(
+            settings.sub_agents, settings.fork, self.limit, HASH_BLOCK_SIZE, self._new_id, others
+        )
 
     def calls(self, start_s: float) -> Session:
         turns = [turn for turn, calls in enumerate(self._calls_per_turn()) for _ in range(calls)][:MAX_CALLS]
@@ -121,27 +131,32 @@ class _Dialogue:
         tool_s, think_s = self._draw(preset.tool_s, total), self._draw(preset.think_s, total)
         context, compacts_at = self._first_context(), self._compaction_point()
         calls: list[Call] = []
+        reports: Reports | None = None
         for i, turn in enumerate(turns):
             if i:
-                context += max(1, round(added[i]))
+                context += max(1, round(added[i])) + (reports.tokens if reports else 0)
             room = self.limit - max(1, min(round(output[i]), self.limit // 4))
             if context > min(compacts_at, room):
                 context, compacts_at = self._compacted(room), self._compaction_point()
             num_output = max(1, min(round(output[i]), self.limit - context))
             gap_s = think_s[i] if i and turn != turns[i - 1] else tool_s[i]
-            calls.append(self._call(i, turn, context, num_output, gap_s, start_s))
+            calls.append(self._call(i, turn, context, num_output, gap_s, start_s, reports))
             context += num_output
+            goes_on = turns[i + 1 : i + 2] == [turn]
+            reports = self._sub_agents.after(calls[-1], len(calls) - 1) if goes_on else None
+            calls += reports.calls if reports else ()
         return calls
 
     def _calls_per_turn(self) -> list[int]:
         turns = int(min(MAX_CALLS, max(1, round(self._draw(self.preset.turns, 1)[0]))))
         return [1 + round(extra) for extra in np.minimum(self._draw(self.preset.extra_calls, turns), MAX_CALLS)]
 
-    def _call(self, i: int, turn: int, context: int, output: int, gap_s: float, start_s: float) -> Call:
+    def _call(
+        self, i: int, turn: int, context: int, output: int, gap_s: float, start_s: float, reports: Reports | None
+    ) -> Call:
         blocks = context // HASH_BLOCK_SIZE
         while len(self.ids) < blocks:
-            self.ids.append(self._next_id)
-            self._next_id += 1
+            self.ids.append(self._new_id())
         return Call(
             id=f"s{self.number}.{i}",
             num_input_tokens=context,
@@ -149,9 +164,14 @@ class _Dialogue:
             session=f"s{self.number}",
             turn=turn,
             arrival_s=None if i else start_s,
+            after=reports.last if reports else None,
             gap_s=gap_s if i else 0.0,
             hash_ids=tuple(self.ids[:blocks]),
         )
+
+    def _new_id(self) -> int:
+        self._next_id += 1
+        return self._next_id - 1
 
     def _first_context(self) -> int:
         return max(self.shared + 1, round(self._draw(self.preset.first_context, 1)[0]))
