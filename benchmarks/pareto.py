@@ -17,6 +17,7 @@ import time
 from headway.arithmetic.formats import precision
 from headway.arithmetic.hf_config import shape_from_config
 from headway.catalog import load_catalog
+from headway.planner.lengths import Lengths
 from headway.planner.pareto import ParetoReport, pareto_report
 
 SYSTEMS = ("hgx-h200", "hgx-b200", "gb200-nvl72", "mi355x-node")
@@ -24,26 +25,27 @@ FORMATS = ("bf16", "fp8")
 MODELS = ("llama-3.1-70b", "deepseek-v3", "qwen3-235b-a22b", "gpt-oss-120b")
 
 
-def sweep(name: str, context: int) -> ParetoReport:
+def sweep(name: str, load: Lengths | int) -> ParetoReport:
     catalog = load_catalog()
     shape = shape_from_config(catalog.config(name))
     systems = [catalog.system(system) for system in SYSTEMS]
-    return pareto_report(name, shape, systems, [precision(name) for name in FORMATS], context, slo_tokens_per_s=50)
+    return pareto_report(name, shape, systems, [precision(name) for name in FORMATS], load, slo_tokens_per_s=50)
 
 
-def measured(name: str, context: int, repeats: int) -> dict[str, object]:
+def measured(name: str, load: Lengths | int, repeats: int) -> dict[str, object]:
     """Catalog and configuration are read each time."""
     walls, cpus = [], []
     for _ in range(repeats):
         wall, cpu = time.perf_counter(), time.process_time()
-        report = sweep(name, context)
+        report = sweep(name, load)
         walls.append(time.perf_counter() - wall)
         cpus.append(time.process_time() - cpu)
     return {
         "model": name,
         "systems": SYSTEMS,
         "formats": FORMATS,
-        "context_tokens": context,
+        "context_tokens": report.context_tokens,
+        "prompts": report.prompt_tokens is not None,
         "configurations": report.considered,
         "frontier_points": len(report.frontier),
         "wall_s": min(walls),
@@ -74,13 +76,15 @@ def main() -> None:
     parser.add_argument("--aiconfigurator", metavar="PATH")
     options = parser.parse_args()
     for name in options.model or MODELS:
-        row = measured(name, options.context, options.repeats)
-        if options.json:
-            print(json.dumps(row))
-        else:
+        for load in (Lengths(options.context, 0, 1024), options.context):
+            row = measured(name, load, options.repeats)
+            if options.json:
+                print(json.dumps(row))
+                continue
             print(
-                f"{name:20} {row['configurations']:6} configurations, {row['frontier_points']:4} on the frontier: "
-                f"{row['wall_s']:.3f} s (CPU {row['cpu_s']:.3f} s, first {row['first_wall_s']:.3f} s)"
+                f"{name:16} {'with prompts' if row['prompts'] else 'decode only':12} {row['configurations']:6} "
+                f"configurations, {row['frontier_points']:4} on the frontier: {row['wall_s']:.3f} s "
+                f"(CPU {row['cpu_s']:.3f} s, first {row['first_wall_s']:.3f} s)"
             )
     for system in ("h200_sxm", "b200_sxm") if options.aiconfigurator else ():
         row = peer(options.aiconfigurator, system, options.context)

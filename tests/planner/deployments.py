@@ -13,7 +13,7 @@ def deployed(
     name: str = "llama-3.1-70b",
     system: str = "hgx-h100",
     weights: str = "fp8",
-    mfu: float = 1.0,
+    mfu: float | None = None,
     fitted: bool = False,
     **cut: int,
 ) -> Deployment:

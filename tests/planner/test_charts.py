@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +37,7 @@ BARS: dict[str, Any] = {
 def _specs() -> dict[str, dict[str, Any]]:
     where = deployed()
     rooflines = [
-        roofline_report("m", where.model, catalog().system(name), where.precision, where.cut, 4096, 16)
-        for name in ("hgx-h100", "hgx-b200")
+        roofline_report(replace(where, system=catalog().system(name)), 4096, 16) for name in ("hgx-h100", "hgx-b200")
     ]
     frontiers = [
         pareto_report("m", model("llama-3.1-8b"), [catalog().system(name)], [precision()], 4096, None, 50.0)

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from headway.catalog import System
 from headway.cli.plan import plan
 from headway.cli.plan_text import si, size
+from tests.arithmetic.models import catalog
 
 
 def ask(*arguments: str) -> dict[str, Any]:
@@ -51,7 +53,7 @@ def test_roofline() -> None:
     assert answer["memory"]["max_batch"] > 64
     assert answer["fits"]
     assert answer["decode"]["calibrated"]["step_s"] > answer["decode"]["step_s"]
-    assert answer["prefill"]["calibrated"] is None
+    assert answer["prefill"]["calibrated"]["step_s"] > answer["prefill"]["step_s"]
     assert ask("roofline", "qwen3-8b", "--engine", "mine")["decode"]["calibrated"] is None
     assert {"moved_bytes", "intensity_flops_per_byte", "floor_s"} <= set(answer["decode"]["ops"][0])
 
@@ -114,6 +116,42 @@ def test_text_says_its_assumptions(question: str) -> None:
     result = CliRunner().invoke(plan, [question, "gpt-oss-120b", "--experts", "mxfp4"])
     assert result.exit_code == 0, result.output
     assert "\nassuming\n  - " in result.output
+
+
+BOXES = [system for system in catalog().systems.values() if system.scaleup_chips > 1]
+
+
+@pytest.mark.parametrize("box", BOXES, ids=lambda box: box.name)
+@pytest.mark.parametrize("written", ["{n} x {name}", "{n}x{name}", "2 {name}", "1x {name}"])
+def test_a_count_of_boxes_is_asked_back(box: System, written: str) -> None:
+    """`8 x hgx-h100` may mean 8 chips or 64: it is never guessed, and the line says what to write."""
+    name = written.format(n=box.scaleup_chips, name=box.name)
+    result = CliRunner().invoke(plan, ["decode", "qwen3-8b", "--system", name])
+    assert result.exit_code == 1
+    assert f"{box.name} is one system of {box.scaleup_chips} {box.chip.name}, not one chip" in result.output
+    assert f"write --system {box.name}," in result.output
+
+
+@pytest.mark.parametrize("box", BOXES, ids=lambda box: box.name)
+def test_a_chip_is_no_system(box: System) -> None:
+    result = CliRunner().invoke(plan, ["decode", "qwen3-8b", "--system", box.chip.name])
+    assert f"{box.chip.name!r} is a chip; the system that has it is --system" in result.output
+
+
+def test_answers_count_chips_and_not_boxes() -> None:
+    for question in (["best", "--slo", "20"], ["pareto", "--slo", "20"], ["receipt", "--tensor", "2"], ["roofline"]):
+        text = CliRunner().invoke(plan, [*question[:1], "qwen3-8b", "--system", "hgx-b200", *question[1:]]).output
+        assert " x b200-sxm (hgx-b200)" in text
+        assert " x hgx-b200" not in text
+
+
+def test_a_context_and_a_prompt_contradict() -> None:
+    for more in (["--prompt", "10"], ["--cached", "0"], ["--output", "10"], ["--slo-ttft-s", "1"]):
+        result = CliRunner().invoke(plan, ["best", "qwen3-8b", "--slo", "1", "--context", "100", *more])
+        assert "--context is decode only" in result.output
+        assert result.exit_code == 1
+    assert ask("pareto", "qwen3-8b", "--context", "100")["prompt_tokens"] is None
+    assert ask("pareto", "qwen3-8b")["prompt_tokens"] == 8192
 
 
 def test_list_names_what_there_is() -> None:

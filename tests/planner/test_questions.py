@@ -33,7 +33,7 @@ QUESTIONS = {
     "lifetime": ["deepseek-v3"],
 }
 _UNITS = "s bytes tokens flops j wh w usd params chips batch batches days drafts devices users requests transceivers"
-UNITS = {*_UNITS.split()}
+UNITS = {*_UNITS.split(), "replicas"}
 """Words of a key that say a unit, or what is counted."""
 _PLAIN = "year mfu margin utilisation acceptance total tensor pipeline expert data context low high"
 PLAIN = {*_PLAIN.split()}

@@ -7,19 +7,16 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from headway.arithmetic.formats import Precision
 from headway.arithmetic.layers import ShapeError
-from headway.arithmetic.parallelism import Parallelism
 from headway.cli.plan import plan
+from headway.planner.price import Workload
 from headway.planner.request import RequestReceipt, request_receipt
-from headway.roofline import calibration
-from tests.arithmetic.models import catalog, model
+from tests.planner.deployments import deployed
 
 
 def receipt(prompt: int = 1000, cached: int = 0, output: int = 100, batch: int = 32) -> RequestReceipt:
-    h100 = calibration(catalog().calibration("h100-sxm", "vllm"))
-    args = (model("llama-3.1-8b"), catalog().system("hgx-h100"), Precision(), Parallelism())
-    return request_receipt("", *args, prompt, cached, output, batch, 1.5, h100)
+    where = deployed("llama-3.1-8b", weights="bf16", fitted=True, tensor=1)
+    return request_receipt(where, Workload(prompt, cached, output, batch), 1.5)
 
 
 def test_it_adds_up() -> None:
@@ -39,6 +36,12 @@ def test_measured_energy_lies_near_the_fitted_number() -> None:
     assert report.calibrated.decode_j is not None
     assert report.floor.decode_j / 870 < 0.119
     assert report.calibrated.decode_j / 870 == pytest.approx(0.119, rel=0.2)
+
+
+def test_the_fitted_prompt_is_no_faster_than_its_floor() -> None:
+    report = receipt(prompt=8000)
+    assert report.calibrated is not None
+    assert 1.1 < report.calibrated.prefill_s / report.floor.prefill_s < 5
 
 
 def test_a_cached_prefix_saves_its_prompt_time() -> None:
@@ -66,15 +69,18 @@ def test_the_command() -> None:
     assert answer["chips"] == 8
     assert answer["floor"]["wall_wh"] < answer["calibrated"]["wall_wh"]
     text = CliRunner().invoke(plan, ["receipt", "qwen3-8b", "--system", "tpu-v5e-node", "--tensor", "2"])
-    assert "a real engine: no fit" in text.output
+    assert "a real engine: no fit of vllm on tpu-v5e" in text.output
+    assert "2 x tpu-v5e (tpu-v5e-node)" in text.output
+    none = CliRunner().invoke(plan, ["receipt", "qwen3-8b", "--engine", "none"])
+    assert "a real engine: none was asked for (--engine none)" in none.output
     assert "unknown" in text.output
     wrong = CliRunner().invoke(plan, ["receipt", "qwen3-8b", "--prompt", "10", "--cached", "10"])
     assert "must be fewer" in wrong.output
 
 
 def test_what_is_only_announced_is_said() -> None:
-    args = (model("llama-3.1-8b"), Precision(), Parallelism(), 100, 0, 10, 1)
-    rubin = request_receipt("", args[0], catalog().system("vr200-nvl72"), *args[1:])
+    work = Workload(100, 0, 10, 1)
+    rubin = request_receipt(deployed("llama-3.1-8b", "vr200-nvl72", tensor=1), work)
     assert any(line.startswith("hbm_bytes_per_s 22000 GB/s: announced") for line in rubin.uncertain)
-    h100 = request_receipt("", args[0], catalog().system("hgx-h100"), *args[1:])
+    h100 = request_receipt(deployed("llama-3.1-8b", tensor=1), work)
     assert [line.split()[0] for line in h100.uncertain] == ["scaleup_latency_s", "scaleout_latency_s"]

@@ -33,9 +33,7 @@ def test_decode_points_are_those_of_the_roofline() -> None:
     where = deployed(fitted=True)
     report = decode_report(where, [1, 32], [1024, 8192])
     for point in report.points:
-        one = roofline_report(
-            "", where.model, where.system, where.precision, where.cut, point.context_tokens, point.batch, where.fitted
-        )
+        one = roofline_report(where, point.context_tokens, point.batch)
         assert point.step_s == pytest.approx(one.decode.step_s)
         assert point.bound == one.decode.bound
         assert point.fits == one.fits

@@ -21,7 +21,7 @@ from headway.catalog.figure import CatalogError, Figure
 from headway.catalog.machine import is_machine_file, machine_fit, machine_system, read_machine
 from headway.catalog.price import Price, read_prices
 from headway.catalog.published import Published, read_published
-from headway.catalog.system import System, system
+from headway.catalog.system import System, folded, misnamed, system
 from headway.catalog.table import Item, Schema, read_bounded, read_items
 from headway.catalog.tier import Tier, tier
 
@@ -49,6 +49,8 @@ class Catalog:
         """One of the catalog, or that of a machine file on disk."""
         if is_machine_file(name):
             return machine_system(name, read_machine(Path(name)))
+        if said := misnamed(name, self.systems):
+            raise CatalogError(said)
         return _find(self.systems, name, "system")
 
     def calibration(self, chip: str, engine: str) -> Mapping[str, Figure]:
@@ -124,15 +126,11 @@ def _items(places: list[Traversable], name: str, schema: Schema) -> dict[str, It
 
 
 def _find(things: Mapping[str, Thing], name: str, what: str) -> Thing:
-    folded = {_fold(known): known for known in things}
-    if _fold(name) in folded:
-        return things[folded[_fold(name)]]
-    near = get_close_matches(_fold(name), folded, n=5, cutoff=0.4)
+    by_name = {folded(known): known for known in things}
+    if folded(name) in by_name:
+        return things[by_name[folded(name)]]
+    near = get_close_matches(folded(name), by_name, n=5, cutoff=0.4)
     if not near and what == "model":
         raise CatalogError(f"{what} {name!r} is not known: `headway plan list` shows what is")
-    near = near or list(folded)[:8]
-    raise CatalogError(f"{what} {name!r} is not known; near: {', '.join(folded[n] for n in near)}")
-
-
-def _fold(name: str) -> str:
-    return name.lower().replace(" ", "-").replace("_", "-")
+    near = near or list(by_name)[:8]
+    raise CatalogError(f"{what} {name!r} is not known; near: {', '.join(by_name[n] for n in near)}")

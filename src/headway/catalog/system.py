@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -66,6 +67,26 @@ def system(name: str, item: Item, chips: Mapping[str, Chip]) -> System:
         host_bytes=optional(item, "host_bytes"),
         figures=figures(item),
     )
+
+
+def misnamed(name: str, systems: Mapping[str, System]) -> str | None:
+    """What `8 x hgx-h100` or the name of a chip should have been; None: it is no such thing."""
+    if folded(name) in map(folded, systems):
+        return None
+    for known in systems.values():
+        if folded(name) == folded(known.chip.name):
+            return f"{name!r} is a chip; the system that has it is --system {known.name}"
+        if re.fullmatch(rf"\d+-?(x-?)?{re.escape(folded(known.name))}", folded(name)):
+            return (
+                f"{name!r}: {known.name} is one system of {known.scaleup_chips} {known.chip.name}, not one chip; "
+                f"write --system {known.name}, and say how many of its chips a replica takes by --tensor and the like"
+            )
+    return None
+
+
+def folded(name: str) -> str:
+    """Names are told apart without case, blanks and underscores."""
+    return name.lower().replace(" ", "-").replace("_", "-")
 
 
 def _link(item: Item, which: str) -> Link | None:

@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
 from headway.cli import plan_money, plan_moves, plan_steps
-from headway.cli.plan_deployment import CHART, TITLE, drawn
+from headway.cli.plan_deployment import CHART, TITLE, a_request, drawn, on_a_system, taken, workload
 from headway.cli.plan_options import (
     BATCH,
     CATALOG,
-    ENGINE,
     JSON,
     SLO,
     SYSTEM,
     TOKENS,
     Number,
     about_a_model,
-    cut_from,
-    fit_for,
     look_up,
     one_line,
     option,
     search_space,
     searching,
-    with_a_cut,
 )
 from headway.cli.plan_truth import fit_question, validate_question
 
@@ -114,47 +111,33 @@ def kv_question(
 
 
 @plan.command("roofline")
-@about_a_model
-@SYSTEM
-@ENGINE
+@on_a_system
 @option("--context", type=TOKENS, default=8192, help="Tokens of each sequence.")
 @option("--batch", type=BATCH, default=1, help="Sequences in a decode step.")
 @option("--beside", multiple=True, metavar="SYSTEM", help="Further systems in the chart.")
 @CHART
 @TITLE
-@with_a_cut
 def roofline_question(
-    system: str,
-    engine: str,
     context: int,
     batch: int,
     beside: tuple[str, ...],
     chart: Path | None,
     title: str | None,
-    tensor: int,
-    pipeline: int,
-    expert: int,
-    data: int,
-    context_parallel: int,
     as_json: bool,
     **asked: Any,
 ) -> None:
     """Every operation of a decode and a prefill step against the chip's ridge; the floor of both steps."""
     from headway.cli.plan_text import show_roofline
-    from headway.planner.deployment import Deployment
     from headway.planner.step import roofline_report
 
+    engine = asked["engine"]
     with one_line():
-        catalog, shape, precision = look_up(**asked)
-        cut, chosen = cut_from(tensor, pipeline, expert, data, context_parallel), catalog.system(system)
-        fitted = fit_for(catalog, chosen.chip.name, engine)
-        report = roofline_report(asked["model"], shape, chosen, precision, cut, context, batch, fitted)
+        catalog, where = taken(asked)
+        report = roofline_report(where, context, batch)
         others = [
-            roofline_report(asked["model"], shape, catalog.system(name), precision, cut, context, batch)
-            for name in beside
+            roofline_report(replace(where, system=catalog.system(name), fitted=None), context, batch) for name in beside
         ]
         if not report.fits and not as_json:
-            where = Deployment(asked["model"], shape, chosen, precision, cut)
             click.echo(f"does not fit: {where.would_fit(context, batch)}", err=True)
     if chart is not None:
         from headway.planner.charts import roofline_chart
@@ -162,48 +145,25 @@ def roofline_question(
 
         with drawn():
             write_chart(roofline_chart([report, *others], title), chart)
-    show_roofline(report, as_json)
+    show_roofline(report, engine, as_json)
 
 
 @plan.command("receipt")
-@about_a_model
-@SYSTEM
-@ENGINE
-@option("--prompt", type=TOKENS, default=1024, help="Tokens of the prompt.")
-@option("--cached", type=click.IntRange(min=0), default=0, help="Tokens of the prompt that are found in the cache.")
-@option("--output", type=TOKENS, default=256, help="Tokens generated.")
-@option("--batch", type=BATCH, default=32, help="Sequences in each decode step.")
+@on_a_system
+@a_request()
 @option("--overhead", type=Number(1, 10), default=1.56, help="Power at the wall over that of the chips.")
 @option("--usd-per-kwh", type=Number(0, 100), default=0.08, help="Price of electricity.")
-@with_a_cut
-def receipt_question(
-    system: str,
-    engine: str,
-    prompt: int,
-    cached: int,
-    output: int,
-    batch: int,
-    overhead: float,
-    usd_per_kwh: float,
-    tensor: int,
-    pipeline: int,
-    expert: int,
-    data: int,
-    context_parallel: int,
-    as_json: bool,
-    **asked: Any,
-) -> None:
+def receipt_question(overhead: float, usd_per_kwh: float, as_json: bool, **asked: Any) -> None:
     """Seconds, joules and dollars of one request."""
     from headway.cli.plan_text import show_receipt
     from headway.planner.request import request_receipt
 
+    engine = asked["engine"]
     with one_line():
-        catalog, shape, precision = look_up(**asked)
-        cut, chosen = cut_from(tensor, pipeline, expert, data, context_parallel), catalog.system(system)
-        fitted = fit_for(catalog, chosen.chip.name, engine)
-        sizes = (prompt, cached, output, batch, overhead)
-        report = request_receipt(asked["model"], shape, chosen, precision, cut, *sizes, fitted, usd_per_kwh)
-    show_receipt(report, as_json)
+        work = workload(asked)
+        _, where = taken(asked)
+        report = request_receipt(where, work, overhead, usd_per_kwh)
+    show_receipt(report, engine, as_json)
 
 
 @plan.command("pareto")

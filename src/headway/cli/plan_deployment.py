@@ -46,8 +46,13 @@ def on_a_system(command: Command) -> Command:
     return about_a_model(SYSTEM(ENGINE(with_a_cut(command))))
 
 
-def mfu(default: float) -> Decorator:
-    return option("--mfu", type=SHARE, default=default, help="Share of its floor's speed that a prompt reaches.")
+_REACHED = 0.7
+MFU = option(
+    "--mfu",
+    type=SHARE,
+    help=f"Share of its floor's speed that a prompt reaches.  [default: by the engine's fit, else {_REACHED}]",
+    show_default=False,
+)
 
 
 def a_request(batch: int = 32, prompt: int = 1024, output: int = 256) -> Decorator:
@@ -61,7 +66,7 @@ def a_request(batch: int = 32, prompt: int = 1024, output: int = 256) -> Decorat
         command = option("--cached", type=click.IntRange(min=0), default=0, help="Tokens of it found in the cache.")(
             command
         )
-        return option("--prompt", type=TOKENS, default=prompt, help="Tokens of the prompt.")(mfu(0.7)(command))
+        return option("--prompt", type=TOKENS, default=prompt, help="Tokens of the prompt.")(command)
 
     return decorate
 
@@ -74,10 +79,13 @@ def taken(options: dict[str, Any]) -> tuple[Catalog, Deployment]:
     system, engine = catalog.system(options.pop("system")), options.pop("engine")
     cut = cut_from(*(options.pop(name) for name in _CUT))
     cut.check(shape)
-    name, reached = options["model"], options.pop("mfu", 1.0)
+    name = options["model"]
     for key in _MODEL:
         del options[key]
     fit = fit_for(catalog, system.chip.name, engine)
+    reached = options.pop("mfu", 1.0 if fit is None else None)
+    if reached is None and fit is None:
+        reached = _REACHED
     return catalog, Deployment(name, shape, system, precision, cut, fit, reached)
 
 

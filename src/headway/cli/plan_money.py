@@ -11,6 +11,7 @@ from headway.cli.plan_deployment import (
     FACTOR,
     HOURLY,
     LIFE,
+    MFU,
     MONEY,
     SHARE,
     a_request,
@@ -40,6 +41,7 @@ COUNT = Amount(0, 1e18, min_open=True)
 @click.command("price")
 @on_a_system
 @a_request(prompt=8192, output=512)
+@MFU
 @HOURLY
 @option("--utilisation", type=SHARE, default=0.6, help="Share of the time that the replica is busy.")
 @option("--price", metavar="NAME", help="Sell at this API's prices (`headway plan list`).")
@@ -134,6 +136,7 @@ def implied_question(
 @click.command("fleet")
 @on_a_system
 @a_request(prompt=4096, output=512)
+@MFU
 @option("--users", type=COUNT, default="10M", help="Users at the start.")
 @option("--requests-per-day", type=COUNT, default=20.0, help="Requests of a user.")
 @option("--peak", type=Number(1, 100), default=2.0, help="Load at the peak, over the mean.")

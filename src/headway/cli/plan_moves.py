@@ -11,10 +11,10 @@ from headway.cli.plan_deployment import (
     CHART,
     HOURLY,
     LIFE,
+    MFU,
     TITLE,
     a_request,
     drawn,
-    mfu,
     on_a_system,
     taken,
     workload,
@@ -26,7 +26,7 @@ from headway.cli.plan_show import show
 @click.command("prefix")
 @on_a_system
 @option("--tokens", type=TOKENS, default=100_000, help="Tokens of the prefix.")
-@mfu(0.5)
+@MFU
 @HOURLY
 @LIFE
 def prefix_question(
@@ -59,6 +59,7 @@ def load_question(batch: int, context: int, as_json: bool, **asked: Any) -> None
 @click.command("journey")
 @on_a_system
 @a_request()
+@MFU
 @option("--round-trip-s", type=Number(0, 60), default=0.137, help="There and back; Seoul to Oregon: 0.137.")
 @option("--distance-m", type=Number(0, 2.1e7), help="In its place: the straight line to the region.")
 @option(

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from headway.arithmetic.parallelism import Parallelism
     from headway.arithmetic.shape import ModelShape
     from headway.catalog import Catalog
+    from headway.planner.lengths import Lengths
     from headway.roofline import Calibration
 
 
@@ -82,14 +83,19 @@ _CUT = (
     option("--data", type=CHIPS, default=1, help="Groups of sequences."),
     option("--context-parallel", type=CHIPS, default=1, help="Chips that share each cache."),
 )
+_PROMPT, _OUTPUT = 8192, 1024
 _SEARCH = (
     click.argument("model"),
     option("--system", "systems", multiple=True, default=["hgx-h100"], help="Chips and links: one name or several."),
     option("--weights", "formats", multiple=True, default=["bf16"], help="Number formats: one or several."),
     option("--kv", default="bf16", help="Number format of the cache."),
     option("--engine", default="vllm", help="Its fits are used if every chip has one."),
-    option("--context", type=TOKENS, default=8192, help="Tokens of each sequence."),
-    option("--max-chips", type=click.IntRange(1, 72), default=72, help="Most chips of one replica."),
+    option("--prompt", type=TOKENS, help=f"Tokens of each prompt.  [default: {_PROMPT}]", show_default=False),
+    option("--cached", type=click.IntRange(min=0), help="Tokens of it found in the cache."),
+    option("--output", type=TOKENS, help=f"Tokens generated.  [default: {_OUTPUT}]", show_default=False),
+    option("--slo-ttft-s", type=Number(0, 1e6, min_open=True), help="Seconds to the first token, at most."),
+    option("--context", type=TOKENS, help="In their place: decode only, of sequences this long."),
+    option("--max-chips", type=click.IntRange(1, 72), default=72, help="Most chips of one unit of replicas."),
     CATALOG,
     JSON,
 )
@@ -164,13 +170,31 @@ def cut_from(tensor: int, pipeline: int, expert: int, data: int, context_paralle
     return Parallelism(tensor, pipeline, expert, data, context_parallel)
 
 
+def load_from(
+    prompt: int | None, cached: int | None, output: int | None, context: int | None, slo_ttft_s: float | None
+) -> Lengths | int:
+    """Raises ShapeError for options that contradict each other."""
+    from headway.arithmetic.shape import ShapeError
+    from headway.planner.lengths import Lengths
+
+    if context is None:
+        return Lengths(prompt or _PROMPT, cached or 0, output or _OUTPUT)
+    if any(given is not None for given in (prompt, cached, output, slo_ttft_s)):
+        raise ShapeError("--context is decode only: leave it out, or --prompt, --cached, --output and --slo-ttft-s")
+    return context
+
+
 def search_space(
     model: str,
     systems: tuple[str, ...],
     formats: tuple[str, ...],
     kv: str,
     engine: str,
-    context: int,
+    prompt: int | None,
+    cached: int | None,
+    output: int | None,
+    slo_ttft_s: float | None,
+    context: int | None,
     max_chips: int,
     overlays: tuple[Path, ...],
 ) -> dict[str, Any]:
@@ -185,7 +209,8 @@ def search_space(
         "model": shape,
         "systems": chosen,
         "precisions": [precision(name, kv) for name in formats],
-        "context": context,
+        "load": load_from(prompt, cached, output, context, slo_ttft_s),
         "fitted": {chip: fit for chip, fit in fits.items() if fit is not None},
         "max_chips": max_chips,
+        "slo_ttft_s": slo_ttft_s,
     }

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from headway.cli.plan_deployment import CHART, SHARE, TITLE, a_request, drawn, on_a_system, taken, workload
+from headway.cli.plan_deployment import CHART, MFU, SHARE, TITLE, a_request, drawn, on_a_system, taken, workload
 from headway.cli.plan_options import BATCH, CHIPS, SLO, TOKENS, Number, one_line, option
 from headway.cli.plan_show import show
 
@@ -133,6 +133,7 @@ def speculation_question(
 @click.command("disaggregate")
 @on_a_system
 @a_request(prompt=8192, output=512)
+@MFU
 @option(
     "--prefill-system",
     metavar="SYSTEM",
@@ -155,11 +156,12 @@ def disaggregate_question(
 
     with one_line():
         work = workload(asked)
+        asked["engine"] = "none"  # Both ways to compute prompts are compared by their floors; `plan best` has fits.
         catalog, decodes = taken(asked)
         system = catalog.system(prefill_system) if prefill_system else decodes.system
         cut = replace(decodes.cut, tensor=prefill_tensor) if prefill_tensor else decodes.cut
         cut.check(decodes.model)
-        prefills = replace(decodes, system=system, cut=cut, fitted=None)
+        prefills = replace(decodes, system=system, cut=cut)
         own = 1 / float(decodes.floor(decodes.decode_shape(work.batch, work.prompt)).step_s)
         speeds = slos or tuple(own * times for times in (0.5, 0.75, 1.0, 1.25, 1.5))
         report = disaggregation_report(prefills, decodes, work, speeds)

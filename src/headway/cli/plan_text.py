@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from headway.arithmetic.parallelism import Parallelism
 from headway.cli.si import si, size
 from headway.planner.best import BestReport
 from headway.planner.kv import KvReport
@@ -68,7 +69,7 @@ def show_kv(report: KvReport, as_json: bool) -> None:
     _assume(report.assumptions, formulas=report.formulas)
 
 
-def show_roofline(report: RooflineReport, as_json: bool) -> None:
+def show_roofline(report: RooflineReport, engine: str, as_json: bool) -> None:
     if as_json:
         _json(report)
         return
@@ -81,23 +82,31 @@ def show_roofline(report: RooflineReport, as_json: bool) -> None:
         ("KV a chip", size(memory.kv_bytes)),
         ("fits", f"{'yes' if report.fits else 'NO'}: {size(memory.usable_bytes)} usable, at most {memory.max_batch}"),
     )
-    _step(f"decode: {report.batch} sequences of {report.context_tokens:,} tokens", report.decode)
+    _step(
+        f"decode: {report.batch} sequences of {report.context_tokens:,} tokens",
+        report.decode,
+        _unfitted(engine, report.chip),
+    )
     _lines("", ("a user", f"{report.interactivity_tokens_per_s:.4g} tokens/s"))
-    _step(f"prefill: {report.context_tokens:,} tokens", report.prefill)
-    _assume(report.assumptions, report.uncertain)
+    _step(f"prefill: {report.context_tokens:,} tokens", report.prefill, _unfitted(engine, report.chip))
+    click.echo("\nbounds of the decode step")
+    for b in report.bounds:
+        share = "unknown" if b.share is None else f"{b.share:.1%}"
+        click.echo(f"  {b.bound.replace('_', ' '):24} {share:>8} {b.says}{', and holds' if b.holds else ''}")
+    _assume(report.assumptions, report.uncertain, report.formulas)
 
 
-def show_receipt(report: RequestReceipt, as_json: bool) -> None:
+def show_receipt(report: RequestReceipt, engine: str, as_json: bool) -> None:
     if as_json:
         _json(report)
         return
     click.echo(
-        f"{report.model} on {report.chips} x {report.system}: {report.prompt_tokens:,} tokens in "
+        f"{report.model} on {report.chips} x {report.chip} ({report.system}): {report.prompt_tokens:,} tokens in "
         f"({report.cached_tokens:,} cached), {report.output_tokens:,} out, batch {report.batch}"
     )
     _request_cost("floor", report.floor, report.overhead)
     if report.calibrated is None:
-        click.echo("a real engine: no fit for this chip and engine")
+        click.echo(f"a real engine: {_unfitted(engine, report.chip)}")
     else:
         _request_cost(f"a real engine ({report.median_error:.0%} median error)", report.calibrated, report.overhead)
     _assume(report.assumptions, report.uncertain, report.formulas)
@@ -129,7 +138,7 @@ def show_pareto(report: ParetoReport, as_json: bool) -> None:
     if report.slo_tokens_per_s is not None:
         click.echo(f"best at {report.slo_tokens_per_s:.4g} tokens/s a user")
         click.echo(_configuration(report.best_at_slo) if report.best_at_slo else "  none reaches it")
-    _assume(report.assumptions)
+    _assume(report.assumptions, formulas=report.formulas)
 
 
 def show_best(report: BestReport, as_json: bool) -> None:
@@ -138,33 +147,56 @@ def show_best(report: BestReport, as_json: bool) -> None:
         return
     _configurations(report, report.best)
     click.echo(report.why)
-    _assume(report.assumptions)
+    _assume(report.assumptions, formulas=report.formulas)
 
 
 def _configurations(report: ParetoReport | BestReport, found: tuple[Configuration, ...]) -> None:
-    click.echo(f"{report.model} at {report.context_tokens:,} tokens: {report.considered:,} configurations considered")
+    asked = f"{report.context_tokens:,} tokens, decode only"
+    if report.prompt_tokens is not None:
+        cached = f" ({report.cached_tokens:,} cached)" if report.cached_tokens else ""
+        asked = f"{report.prompt_tokens:,} tokens in{cached}, {report.output_tokens:,} out"
+    click.echo(f"{report.model}, {asked}: {report.considered:,} configurations considered")
     click.echo(f"times are {'those of fitted engines' if report.cost_model == 'calibrated' else 'floors'}")
-    click.echo(f"  {'tokens/s a user':>15} {'tokens/s a chip':>15} {'USD/Mtok':>9} {'batch':>6}  configuration")
+    click.echo(
+        f"  {'tokens/s a user':>15} {'tokens/s a chip':>15} {'TTFT':>9} {'USD/Mtok':>8} {'batch':>5} "
+        f"{'bound':16}  configuration"
+    )
     for c in found:
         click.echo(_configuration(c))
 
 
 def _configuration(c: Configuration) -> str:
     cost = "unknown" if c.usd_per_mtok is None else f"{c.usd_per_mtok:.3g}"
-    p = c.parallelism
-    cut = f"tensor {p.tensor}, pipeline {p.pipeline}, expert {p.expert}, data {p.data}"
+    first = "-" if c.ttft_s is None else si(c.ttft_s, "s")
     return (
-        f"  {c.interactivity_tokens_per_s:15.4g} {c.throughput_tokens_per_s_per_chip:15.4g} {cost:>9} {c.batch:6}  "
-        f"{c.chips} x {c.system}: {cut}, {c.weight_format}"
+        f"  {c.interactivity_tokens_per_s:15.4g} {c.throughput_tokens_per_s_per_chip:15.4g} {first:>9} {cost:>8} "
+        f"{c.batch:5} {c.bound.replace('_', ' '):16}  {_unit(c)}"
     )
 
 
-def _step(title: str, step: StepReport) -> None:
+def _unit(c: Configuration) -> str:
+    """Chips by their own name: a system's name may mean all of its chips."""
+    on = f"{c.chips} x {c.chip} ({c.system}), {c.weight_format}"
+    if c.prefill_parallelism is None:
+        return f"{on}: {_cut(c.parallelism)}{', prompts mixed in' if c.kind == 'mixed' else ''}"
+    return (
+        f"{on}: {c.prefill_replicas} for prompts ({_cut(c.prefill_parallelism)}), "
+        f"{c.replicas} decoding ({_cut(c.parallelism)})"
+    )
+
+
+def _cut(p: Parallelism) -> str:
+    """Only what is cut."""
+    named = (("tensor", p.tensor), ("pipeline", p.pipeline), ("expert", p.expert), ("data", p.data))
+    return ", ".join(f"{name} {count}" for name, count in named if count > 1) or "one chip"
+
+
+def _step(title: str, step: StepReport, unfitted: str) -> None:
     energy = "unknown: no power published" if step.energy_at_tdp_j is None else si(step.energy_at_tdp_j, "J")
     _lines(
         f"\n{title}",
         ("floor", f"{si(step.step_s, 's')}, bound by {step.bound.replace('_', ' ')}"),
-        ("a real engine", _calibrated(step)),
+        ("a real engine", _calibrated(step) or unfitted),
         ("compute", f"{si(step.compute_s, 's')} ({step.arithmetic_utilisation:.1%} busy)"),
         ("memory", f"{si(step.memory_s, 's')} ({step.bandwidth_utilisation:.1%} busy)"),
         ("network", si(step.network_s, "s") if step.network_s else "none"),
@@ -178,10 +210,10 @@ def _step(title: str, step: StepReport) -> None:
         click.echo(f"  {name:34.34} {numbers} {si(op.floor_s, 's'):>12}  {op.bound.replace('_', ' ')}")
 
 
-def _calibrated(step: StepReport) -> str:
+def _calibrated(step: StepReport) -> str | None:
     fitted = step.calibrated
     if fitted is None:
-        return "no fit for this chip and engine"
+        return None
     between = "" if fitted.low_s is None else f", {si(fitted.low_s, 's')} to {si(fitted.high_s or 0.0, 's')}"
     unseen = "" if fitted.held_out_median_error is None else f", {fitted.held_out_median_error:.0%} held out"
     of_chip = "" if fitted.measured_chip else "; this chip was never measured: from its datasheet"
@@ -189,6 +221,12 @@ def _calibrated(step: StepReport) -> str:
         f"{si(fitted.step_s, 's')}{between} (median error {fitted.median_error:.0%} in sample{unseen}, "
         f"{fitted.points} points{of_chip})"
     )
+
+
+def _unfitted(engine: str, chip: str) -> str:
+    if engine == "none":
+        return "none was asked for (--engine none)"
+    return f"no fit of {engine} on {chip}, nor of that engine on any GPU that would do for it"
 
 
 def _lines(title: str, *pairs: tuple[str, str]) -> None:

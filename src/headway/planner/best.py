@@ -2,30 +2,85 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from headway.arithmetic.formats import Precision
 from headway.arithmetic.shape import ModelShape
 from headway.catalog import System
-from headway.planner.sweep import ASSUMPTIONS, MAX_CHIPS, Configuration, common_fits, sweeps
+from headway.planner.basis import assumptions, formulas
+from headway.planner.lengths import Lengths, asked_tokens
+from headway.planner.sweep import MAX_CHIPS, Configuration, common_fits, sweeps
 from headway.roofline import Calibration
 
-ORDER = "ordered by tokens/s a chip, or by dollars where every chip compared has a known rent; then by fewer chips"
+ORDER = (
+    "ordered by tokens/s a chip, or by dollars where every chip compared has a known rent; figures that agree in three "
+    "digits are a tie; then by fewer chips, tokens/s a user, TTFT, fewer stages and groups"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class BestReport:
     model: str
     context_tokens: int
+    """Of each sequence; with prompts that of one half way through its output."""
+    prompt_tokens: int | None
+    """None: decode only."""
+    cached_tokens: int | None
+    output_tokens: int | None
     slo_tokens_per_s: float
+    slo_ttft_s: float | None
     cost_model: str
     ordered_by: str
     considered: int
     best: tuple[Configuration, ...]
-    """One for each cut and format, at the batch that suits it best; empty: nothing reaches the SLO."""
+    """One for each cut, format and way to compute prompts, at the batch that suits it best; empty: nothing reaches the
+    SLO.
+    """
     why: str
-    assumptions: tuple[str, ...] = (*ASSUMPTIONS, ORDER)
+    formulas: tuple[str, ...]
+    assumptions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Figure:
+    """What configurations are ordered by, less is better; what is said of the second where it is worse in it."""
+
+    of: Callable[[Configuration], float]
+    worse: Callable[[Configuration, Configuration], str]
+    same: str = ""
+
+
+_MONEY = _Figure(
+    lambda c: c.usd_per_mtok or math.inf,
+    lambda a, b: f"costs {(b.usd_per_mtok or 0) / (a.usd_per_mtok or 1) - 1:.1%} more a token",
+    "costs as much a token, but ",
+)
+_YIELD = _Figure(
+    lambda c: -c.throughput_tokens_per_s_per_chip,
+    lambda a, b: (
+        f"makes {1 - b.throughput_tokens_per_s_per_chip / a.throughput_tokens_per_s_per_chip:.1%} fewer tokens a chip"
+    ),
+    "makes as many tokens a chip, but ",
+)
+_TIES = (
+    _Figure(lambda c: c.chips, lambda a, b: f"comes in {b.chips} chips and not {a.chips}"),
+    _Figure(
+        lambda c: -c.interactivity_tokens_per_s,
+        lambda a, b: (
+            f"gives each user {b.interactivity_tokens_per_s:.4g} tokens/s and not {a.interactivity_tokens_per_s:.4g}"
+        ),
+    ),
+    _Figure(
+        lambda c: c.ttft_s or 0.0,
+        lambda a, b: f"takes {b.ttft_s or 0:.3g} s to a first token and not {a.ttft_s or 0:.3g}",
+    ),
+    _Figure(
+        lambda c: c.parallelism.pipeline + c.parallelism.data,
+        lambda _, b: f"is cut into {b.parallelism.pipeline} stages and {b.parallelism.data} groups",
+    ),
+)
 
 
 def best_report(
@@ -33,50 +88,70 @@ def best_report(
     model: ModelShape,
     systems: Sequence[System],
     precisions: Sequence[Precision],
-    context: int,
+    load: Lengths | int,
     slo_tokens_per_s: float,
     fitted: Mapping[str, Calibration] | None = None,
     max_chips: int = MAX_CHIPS,
     count: int = 5,
+    slo_ttft_s: float | None = None,
 ) -> BestReport:
     fits = common_fits(systems, fitted or {})
-    tried = sweeps(model, systems, precisions, context, fits, max_chips)
-    reached = [s.configuration(j) for s in tried if (j := s.best_at(slo_tokens_per_s)) is not None]
+    tried = sweeps(name, model, systems, precisions, load, fits, max_chips, slo_ttft_s)
+    reached = [s.configuration(j) for s in tried if (j := s.best_at(slo_tokens_per_s, slo_ttft_s)) is not None]
     by_money = all(system.chip.rent_usd_per_hour is not None for system in systems)
-
-    def rank(c: Configuration) -> tuple[float, int]:
-        return (c.usd_per_mtok if by_money and c.usd_per_mtok else -c.throughput_tokens_per_s_per_chip, c.chips)
-
-    best = tuple(sorted(reached, key=rank)[:count])
+    order = (_MONEY if by_money else _YIELD, *_TIES)
+    best = tuple(sorted(reached, key=lambda c: tuple(_rounded(figure.of(c)) for figure in order))[:count])
     return BestReport(
         name,
-        context,
+        *asked_tokens(load),
         slo_tokens_per_s,
+        slo_ttft_s,
         "calibrated" if fits else "floor",
         "usd_per_mtok" if by_money else "throughput_tokens_per_s_per_chip",
         sum(len(s.batches) for s in tried),
         best,
-        _why(best, slo_tokens_per_s, bool(tried), by_money),
+        _why(best, slo_tokens_per_s, slo_ttft_s, bool(tried), order),
+        formulas(load, bool(fits)),
+        (*assumptions(load, bool(fits)), ORDER),
     )
 
 
-def _why(best: Sequence[Configuration], slo_tokens_per_s: float, any_fits: bool, by_money: bool) -> str:
+def _rounded(figure: float) -> float:
+    """Nothing here is known to more than three digits."""
+    return float(f"{figure:.3g}")
+
+
+def _why(
+    best: Sequence[Configuration],
+    slo_tokens_per_s: float,
+    slo_ttft_s: float | None,
+    any_fits: bool,
+    order: Sequence[_Figure],
+) -> str:
+    slo = f"{slo_tokens_per_s:g} tokens/s" + (
+        "" if slo_ttft_s is None else f" and a first token within {slo_ttft_s:g} s"
+    )
     if not any_fits:
         return "the model fits no replica that these systems can form: more chips, more memory or narrower formats"
     if not best:
-        return f"no configuration gives every user {slo_tokens_per_s:g} tokens/s: lower it, or shorten the context"
+        return f"no configuration gives every user {slo}: ask for less, or shorten the context"
     first, *rest = best
     if not rest:
         return "no other cut reaches the SLO"
     second = rest[0]
-    if by_money and first.usd_per_mtok and second.usd_per_mtok:
-        gap, measure = second.usd_per_mtok / first.usd_per_mtok - 1, "costs {:.1%} more a token"
-    else:
-        gap = first.throughput_tokens_per_s_per_chip / second.throughput_tokens_per_s_per_chip - 1
-        measure = "makes {:.1%} fewer tokens a chip"
-        gap = gap / (1 + gap)
+    decided = next((f for f in order if _rounded(f.of(first)) != _rounded(f.of(second))), None)
+    if decided is None:
+        return f"the second is as good in every figure: {_described(second)}, the first {_described(first)}"
+    tie = "" if decided is order[0] else order[0].same
     return (
-        f"the second {measure.format(gap)}: at {slo_tokens_per_s:g} tokens/s a user its {second.chips} chips carry "
-        f"{second.batch / second.chips:.4g} sequences each ({second.bound.replace('_', ' ')} bound), the first's "
-        f"{first.chips} carry {first.batch / first.chips:.4g} ({first.bound.replace('_', ' ')} bound)"
+        f"the second {tie}{decided.worse(first, second)}: with {slo} for every user it is {_described(second)}; "
+        f"the first is {_described(first)}"
+    )
+
+
+def _described(c: Configuration) -> str:
+    kinds = {"decode": "", "mixed": ", prompts mixed in", "split": f", {c.prefill_replicas} replicas for prompts"}
+    return (
+        f"{c.chips} x {c.chip} with {c.batch * c.replicas / c.chips:.4g} sequences a chip{kinds[c.kind]} "
+        f"({c.bound.replace('_', ' ')} bound)"
     )

@@ -14,6 +14,7 @@ from headway.arithmetic.shape import ModelShape, ShapeError
 from headway.arithmetic.step_shape import IntLike, StepShape, decode, prefill
 from headway.arithmetic.work import StepWork, step_work
 from headway.catalog import CatalogError, System
+from headway.planner.prompts import PromptCost, fitted_prompt, floor_prompt
 from headway.roofline import Calibration, MemoryPlan, StepCost, calibrated_cost, floor_cost, memory_plan
 
 USABLE = 0.9
@@ -32,11 +33,11 @@ class Deployment:
     precision: Precision
     cut: Parallelism
     fitted: Calibration | None = None
-    mfu: float = 1.0
-    """Share of its floor's speed that a prompt reaches."""
+    mfu: float | None = None
+    """Share of its floor's speed that a prompt reaches. None: what the fit says, without one all of it."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.mfu <= 1:
+        if self.mfu is not None and not 0 < self.mfu <= 1:
             raise ShapeError(f"mfu must be above 0 and at most 1, not {self.mfu}")
 
     @property
@@ -45,8 +46,9 @@ class Deployment:
 
     @property
     def assumed(self) -> tuple[str, ...]:
-        prompts = f"a prompt is computed by itself, at {self.mfu:.0%} of its floor's speed"
-        return (f"decode {CALIBRATED}" if self.fitted else FLOOR, prompts)
+        fitted = self.fitted is not None and self.mfu is None
+        by = "as the fit has it" if fitted else f"at {self.mfu or 1:.0%} of its floor's speed"
+        return (f"decode {CALIBRATED}" if self.fitted else FLOOR, f"a prompt is computed by itself, {by}")
 
     @property
     def link_bytes_per_s(self) -> float:
@@ -89,9 +91,17 @@ class Deployment:
     def tokens_per_s(self, batch: IntLike, context: IntLike) -> FloatArray:
         return np.asarray(np.asarray(batch, np.float64) / self.decode_s(batch, context))
 
-    def prefill_s(self, tokens: IntLike, cached: IntLike = 0) -> float:
-        """One prompt by itself: its floor at `mfu`; fits are of decode steps."""
-        return float(self.floor(prefill(spans(self.model), tokens, cached)).step_s) / self.mfu
+    def prompt(self, tokens: int, cached: int = 0) -> PromptCost:
+        """Of `tokens` new ones behind `cached` others."""
+        shape = prefill(spans(self.model), tokens, cached, np.array([1, self.cut.data], np.int64))
+        work = self.work(shape)
+        if self.fitted is not None and self.mfu is None:
+            return fitted_prompt(work, shape, self.system, self.cut, self.fitted)
+        return floor_prompt(work, self.system, self.cut, self.mfu or 1.0)
+
+    def prefill_s(self, tokens: int, cached: int = 0) -> float:
+        """One prompt by itself, from its start to its first token."""
+        return self.prompt(tokens, cached).alone_s
 
     def decode_chip_s(self, prompt: int, output: int, batch: int) -> float:
         """Chip-seconds of one request's decode steps, which it shares with a batch of its like."""
@@ -102,8 +112,8 @@ class Deployment:
         return np.asarray(self.decode_s(batch, prompt + np.arange(1, output, dtype=np.int64)))
 
     def prefill_chip_s(self, prompt: int, cached: int = 0) -> float:
-        """Chip-seconds of one prompt. With pipeline stages, every stage always has another prompt's part."""
-        return self.prefill_s(prompt - cached, cached) * self.cut.stage_chips
+        """Chip-seconds of one prompt of many."""
+        return self.prompt(prompt - cached, cached).each_s * self.cut.chips
 
     def memory(self, context: int, batch: int) -> MemoryPlan:
         return memory_plan(self.model, self.system.chip, context, batch, self.precision, self.cut, USABLE)

@@ -78,8 +78,7 @@ def disaggregation_report(
     """Raises ShapeError if one sequence does not fit, CatalogError if a system has no link for the cache."""
     for where in (prefills, decodes):
         where.check_fits(work.prompt + work.output, 1)
-    new = work.prompt - work.cached
-    prefill_s = prefills.prefill_s(new, work.cached)
+    prefill_s = prefills.prefill_s(work.new, work.cached)
     link = min(prefills.link_bytes_per_s, decodes.link_bytes_per_s)
     latency = max((w.system.scaleout.latency_s or 0.0) if w.system.scaleout else 0.0 for w in (prefills, decodes))
     share = max(kv_bytes_per_chip(w.model, work.prompt, 1, w.precision, w.cut) for w in (prefills, decodes))
@@ -105,7 +104,7 @@ def disaggregation_report(
 
 
 def _point(prefills: Deployment, decodes: Deployment, work: Workload, speed: float) -> SplitPoint:
-    middle = work.prompt + work.output // 2
+    middle = work.middle
     most = decodes.memory(middle, 1).max_batch
     chips = decodes.cut.chips
 
@@ -119,7 +118,7 @@ def _point(prefills: Deployment, decodes: Deployment, work: Workload, speed: flo
         compute_s = decodes.floor(rows).compute_s + decodes.floor(chunks).compute_s
         return np.asarray(np.maximum(np.maximum(both.memory_s, both.network_s), compute_s))
 
-    prompt_s = decodes.prefill_s(work.prompt - work.cached, work.cached)
+    prompt_s = decodes.prefill_s(work.new, work.cached)
 
     def in_turns_s(batch: Ints) -> FloatArray:
         return np.asarray(alone_s(batch) + batch * prompt_s / work.output)
@@ -161,7 +160,7 @@ def _pays(split: float | None, mixed: float | None, in_turns: float | None) -> s
 
 def chunk_shape(where: Deployment, batch: Ints, work: Workload) -> StepShape:
     """The parts of prompts that each step must carry so that the batch stays full."""
-    sequences, new = -(-batch // np.minimum(where.cut.pipeline, batch)), work.prompt - work.cached
+    sequences, new = -(-batch // np.minimum(where.cut.pipeline, batch)), work.new
     chunk = -(-sequences * new // work.output)
     tokens = np.minimum(chunk, new)
     start = work.cached + (new - tokens) // 2

@@ -9,8 +9,9 @@ from headway.arithmetic.formats import Precision
 from headway.arithmetic.shape import ModelShape, ShapeError
 from headway.catalog import System
 from headway.planner.economics import price_multiplier
+from headway.planner.lengths import Lengths, asked_tokens
 from headway.planner.pareto import pareto_report
-from headway.planner.sweep import ASSUMPTIONS, Configuration
+from headway.planner.sweep import Configuration
 from headway.roofline import Calibration
 
 FORMULAS = (
@@ -24,13 +25,17 @@ class FastModeReport:
     model: str
     cost_model: str
     context_tokens: int
+    prompt_tokens: int | None
+    """None: decode only."""
+    cached_tokens: int | None
+    output_tokens: int | None
     base_tokens_per_s: float
     fast_tokens_per_s: float
     price_multiplier: float
     base: Configuration
     fast: Configuration
-    formulas: tuple[str, ...] = FORMULAS
-    assumptions: tuple[str, ...] = ASSUMPTIONS
+    formulas: tuple[str, ...]
+    assumptions: tuple[str, ...]
 
 
 def fast_mode_report(
@@ -38,16 +43,17 @@ def fast_mode_report(
     model: ModelShape,
     systems: Sequence[System],
     precisions: Sequence[Precision],
-    context: int,
+    load: Lengths | int,
     fitted: Mapping[str, Calibration],
     max_chips: int,
     base_tokens_per_s: float,
     times: float,
+    slo_ttft_s: float | None = None,
 ) -> FastModeReport:
     """Raises ShapeError if one of the speeds is out of reach."""
     found = []
     for speed in (base_tokens_per_s, base_tokens_per_s * times):
-        report = pareto_report(name, model, systems, precisions, context, fitted, speed, max_chips)
+        report = pareto_report(name, model, systems, precisions, load, fitted, speed, max_chips, slo_ttft_s)
         if report.best_at_slo is None:
             most = max((c.interactivity_tokens_per_s for c in report.frontier), default=0.0)
             raise ShapeError(f"nothing gives every user {speed:g} tokens/s; the most here is {most:.4g}")
@@ -55,5 +61,14 @@ def fast_mode_report(
     base, fast = found
     cost = price_multiplier(1 / fast.throughput_tokens_per_s_per_chip, 1 / base.throughput_tokens_per_s_per_chip)
     return FastModeReport(
-        name, report.cost_model, context, base_tokens_per_s, base_tokens_per_s * times, cost, base, fast
+        name,
+        report.cost_model,
+        *asked_tokens(load),
+        base_tokens_per_s,
+        base_tokens_per_s * times,
+        cost,
+        base,
+        fast,
+        (*FORMULAS, *report.formulas),
+        report.assumptions,
     )

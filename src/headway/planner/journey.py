@@ -72,7 +72,7 @@ def journey_report(
         raise ShapeError(f"utilisation must be at least 0 and below 1, not {utilisation}")
     where.check_fits(work.prompt + work.output, work.batch)
     steps = [float(s) for s in where.decode_steps_s(work.prompt, work.output, work.batch)]
-    prompt_s = where.prefill_s(work.prompt - work.cached, work.cached)
+    prompt_s = where.prefill_s(work.new, work.cached)
     boarding_s = float(where.decode_s(work.batch, work.prompt)) / 2
     legs: list[tuple[str, str, float]] = []
     if handshakes:
@@ -81,7 +81,7 @@ def journey_report(
     legs += [(name, "front", seconds) for name, seconds in _FRONT]
     legs.append(("queue", "node", utilisation / (2 * (1 - utilisation)) * prompt_s))
     legs.append(("boarding", "node", boarding_s))
-    legs.append((f"prompt: {work.prompt - work.cached:,} tokens", "chip", prompt_s))
+    legs.append((f"prompt: {work.new:,} tokens", "chip", prompt_s))
     before_s = sum(seconds for _, _, seconds in legs)
     legs += _decode_legs(steps)
     legs.append(("way back of the last token", "network", round_trip / 2))

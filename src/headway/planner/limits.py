@@ -11,6 +11,7 @@ import numpy as np
 from headway.arithmetic.parameters import parameters
 from headway.arithmetic.spans import Ints
 from headway.planner.batching import model_critical_batch
+from headway.planner.bounds import BoundShare, bounds
 from headway.planner.crossing import first_crossing
 from headway.planner.deployment import FLOOR, Deployment
 from headway.planner.uncertain import uncertain_figures
@@ -27,7 +28,7 @@ ASSUMPTIONS = (
     FLOOR,
     "the rule leaves KV and attention out; the batch beside it counts the experts that are touched, at a context of 1",
     f"nothing is looked for beyond batch {MAX_BATCH:,} and {MAX_CONTEXT:,} tokens; empty: it never happens",
-    "memory capacity is not asked here: `plan memory` says what fits",
+    "bounds: of a decode step of the batch at the context, by the fit if there is one; see each line",
 )
 
 
@@ -50,6 +51,8 @@ class LimitsReport:
     """Context from which `batch` sequences are bound by memory."""
     compute_overtakes_memory_batch: int | None
     """Batch from which steps of `context_tokens` are bound by arithmetic."""
+    bounds: tuple[BoundShare, ...]
+    """Of a decode step of `batch` sequences of `context_tokens`."""
     uncertain: tuple[str, ...]
     formulas: tuple[str, ...] = FORMULAS
     assumptions: tuple[str, ...] = ASSUMPTIONS
@@ -92,5 +95,6 @@ def limits_report(where: Deployment, batch: int, context: int) -> LimitsReport:
         kv_overtakes_weights_tokens=first_crossing(kv_over_weights, MAX_CONTEXT),
         memory_overtakes_compute_tokens=first_crossing(memory_over_compute, MAX_CONTEXT),
         compute_overtakes_memory_batch=first_crossing(compute_over_memory, MAX_BATCH),
+        bounds=bounds(where, batch, context),
         uncertain=uncertain_figures(where.system),
     )

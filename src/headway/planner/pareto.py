@@ -10,7 +10,9 @@ import numpy as np
 from headway.arithmetic.formats import Precision
 from headway.arithmetic.shape import ModelShape
 from headway.catalog import System
-from headway.planner.sweep import ASSUMPTIONS, MAX_CHIPS, Configuration, Sweep, common_fits, sweeps
+from headway.planner.basis import assumptions, formulas
+from headway.planner.lengths import Lengths, asked_tokens
+from headway.planner.sweep import MAX_CHIPS, Configuration, Sweep, common_fits, sweeps
 from headway.roofline import Calibration
 
 STAIRCASE = "a point is on the frontier if no other is at least as good in both and better in one"
@@ -20,14 +22,22 @@ STAIRCASE = "a point is on the frontier if no other is at least as good in both 
 class ParetoReport:
     model: str
     context_tokens: int
+    """Of each sequence; with prompts that of one half way through its output."""
+    prompt_tokens: int | None
+    """None: decode only."""
+    cached_tokens: int | None
+    output_tokens: int | None
     cost_model: str
     considered: int
     frontier: tuple[Configuration, ...]
     """From the most interactive to the most productive."""
     slo_tokens_per_s: float | None
+    slo_ttft_s: float | None
+    """What misses it is left out."""
     best_at_slo: Configuration | None
     """Highest throughput a chip of all that reach the SLO; None: none does."""
-    assumptions: tuple[str, ...] = (*ASSUMPTIONS, STAIRCASE)
+    formulas: tuple[str, ...]
+    assumptions: tuple[str, ...]
 
 
 def pareto_report(
@@ -35,38 +45,45 @@ def pareto_report(
     model: ModelShape,
     systems: Sequence[System],
     precisions: Sequence[Precision],
-    context: int,
+    load: Lengths | int,
     fitted: Mapping[str, Calibration] | None = None,
     slo_tokens_per_s: float | None = None,
     max_chips: int = MAX_CHIPS,
+    slo_ttft_s: float | None = None,
 ) -> ParetoReport:
-    """`fitted`: calibrations by chip; without one for every system's chip, all are compared by their floors."""
+    """`load`: what requests are like; a number: decode only, every sequence that long. `fitted`: calibrations by chip;
+    without one for every system's chip, all are compared by their floors.
+    """
     fits = common_fits(systems, fitted or {})
-    tried = sweeps(model, systems, precisions, context, fits, max_chips)
+    tried = sweeps(name, model, systems, precisions, load, fits, max_chips, slo_ttft_s)
     best = None
     if slo_tokens_per_s is not None:
-        reached = [s.configuration(j) for s in tried if (j := s.best_at(slo_tokens_per_s)) is not None]
+        reached = [s.configuration(j) for s in tried if (j := s.best_at(slo_tokens_per_s, slo_ttft_s)) is not None]
         best = max(reached, key=lambda c: c.throughput_tokens_per_s_per_chip, default=None)
     return ParetoReport(
         name,
-        context,
+        *asked_tokens(load),
         "calibrated" if fits else "floor",
         sum(len(s.batches) for s in tried),
-        tuple(tried[i].configuration(j) for i, j in _frontier(tried)),
+        tuple(tried[i].configuration(j) for i, j in _frontier(tried, slo_ttft_s)),
         slo_tokens_per_s,
+        slo_ttft_s,
         best,
+        formulas(load, bool(fits)),
+        (*assumptions(load, bool(fits)), STAIRCASE),
     )
 
 
-def _frontier(tried: Sequence[Sweep]) -> list[tuple[int, int]]:
+def _frontier(tried: Sequence[Sweep], slo_ttft_s: float | None) -> list[tuple[int, int]]:
     """(sweep, batch) of every non-dominated point, fastest first."""
     if not tried:
         return []
-    speed = np.concatenate([s.interactivity for s in tried])
-    yields = np.concatenate([s.throughput for s in tried])
-    owner = np.concatenate([np.full(len(s.batches), i) for i, s in enumerate(tried)])
-    place = np.concatenate([np.arange(len(s.batches)) for s in tried])
+    allowed = np.concatenate([s.allowed(0.0, slo_ttft_s) for s in tried])
+    speed = np.concatenate([s.interactivity for s in tried])[allowed]
+    yields = np.concatenate([s.throughput for s in tried])[allowed]
+    owner = np.concatenate([np.full(len(s.batches), i) for i, s in enumerate(tried)])[allowed]
+    place = np.concatenate([np.arange(len(s.batches)) for s in tried])[allowed]
     order = np.lexsort((-yields, -speed))
     best = np.maximum.accumulate(yields[order])
-    keep = np.concatenate([[True], yields[order][1:] > best[:-1]])
+    keep = np.concatenate([[True], yields[order][1:] > best[:-1]])[: len(order)]
     return [(int(owner[i]), int(place[i])) for i in order[keep]]

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from headway.arithmetic.attends import spans
 from headway.arithmetic.cache import kv_bytes
 from headway.arithmetic.parallelism import kv_bytes_per_chip
+from headway.arithmetic.step_shape import prefill
 from headway.catalog import Tier
 from headway.catalog.reach import Reach, reaches, uncertain_tiers
 from headway.planner.deployment import Deployment
 from headway.planner.uncertain import uncertain_figures
 
 FORMULAS = (
-    "recompute = FLOPs of the prompt, attention included / (chips x peak x mfu)",
+    "recompute = the prompt's floor / mfu, or by the fit if there is one",
     "load = latency + KV of one chip / the tier's bandwidth to one chip",
     "pays for = cost of computing again / cost of holding an hour",
     "cost of holding = bytes x (chip-hour / chip's memory, or price / life)",
@@ -49,6 +51,7 @@ class PrefixReport:
     kv_bytes: int
     kv_bytes_per_chip: float
     mfu: float
+    """Speed over that of the floor."""
     recompute_s: float
     recompute_usd: float | None
     best: str
@@ -84,7 +87,7 @@ def prefix_report(
         tokens,
         size,
         share,
-        where.mfu,
+        float(where.floor(prefill(spans(where.model), tokens)).step_s) / recompute_s,
         recompute_s,
         cost,
         said,

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from headway.arithmetic.shape import ShapeError
 from headway.planner.deployment import Deployment
 from headway.planner.economics import usd_per_mtok
+from headway.planner.lengths import Lengths
 from headway.planner.uncertain import uncertain_figures
 
 HOURS_PER_DAY = 24.0
-MAX_OUTPUT_TOKENS = 1_000_000
-"""A step each is computed."""
 FORMULAS = (
     "chip-seconds of a request = prompt's step x chips + its decode steps / batch x chips",
     "cost of a request = chip-seconds / utilisation x USD a chip-hour / 3600",
@@ -29,19 +28,10 @@ ASSUMPTIONS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
-    """Tokens of each request."""
+class Workload(Lengths):
+    """Of each request, `batch` of which decode together."""
 
-    prompt: int
-    cached: int
-    output: int
     batch: int
-
-    def __post_init__(self) -> None:
-        if self.cached >= self.prompt:
-            raise ShapeError(f"cached tokens ({self.cached}) must be fewer than the prompt's ({self.prompt})")
-        if not 1 <= self.output <= MAX_OUTPUT_TOKENS:
-            raise ShapeError(f"output tokens must be between 1 and {MAX_OUTPUT_TOKENS}, not {self.output}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +96,7 @@ def price_report(where: Deployment, work: Workload, owner: Owner, rates: Rates |
     decode = where.decode_chip_s(work.prompt, work.output, work.batch) / owner.utilisation
     hourly = owner.usd_per_chip_hour
     per_request = (prefill + decode) * hourly / 3600
-    input_usd = usd_per_mtok(hourly, 1, (work.prompt - work.cached) / prefill)
+    input_usd = usd_per_mtok(hourly, 1, (work.new) / prefill)
     output_usd = usd_per_mtok(hourly, 1, work.output / decode) if decode else 0.0
     revenue = None if rates is None else rates.revenue_usd(work)
     requests = 3600 / (prefill + decode)

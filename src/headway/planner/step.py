@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headway.arithmetic.attends import spans
-from headway.arithmetic.formats import Precision
 from headway.arithmetic.parallelism import Parallelism
-from headway.arithmetic.shape import ModelShape
-from headway.arithmetic.step_shape import StepShape, decode, prefill
-from headway.arithmetic.work import step_work
-from headway.catalog import System
+from headway.arithmetic.step_shape import StepShape, prefill
+from headway.planner.bounds import BoundShare, bounds
+from headway.planner.deployment import Deployment
 from headway.planner.uncertain import uncertain_figures
 from headway.roofline import (
     Calibration,
     MemoryPlan,
     OpPoint,
-    calibrated_cost,
     floor_cost,
-    memory_plan,
     op_points,
     rate_flops_per_s,
 )
 
+FORMULAS = (
+    "step (floor) = max(FLOPs / peak, bytes / bandwidth, bytes sent / link)",
+    "ridge = peak / bandwidth; below it an operation is bound by memory, above it by compute",
+    "operation's time = max(FLOPs / peak, bytes / bandwidth)",
+    "energy at full power = step x chips x power; tokens/s a user = 1 / decode step",
+)
 ASSUMPTIONS = (
     "floor: every chip at its peak, compute, memory and network fully overlapped, no launches, no link latency",
     "experts touched are the expected union over the batch, all equally liked",
@@ -67,7 +69,7 @@ class StepReport:
     tokens_per_s: float
     tokens_per_s_per_chip: float
     calibrated: CalibratedStep | None
-    """What a real engine takes, where a fit for this chip exists; fits are of decode steps, so prefill has none."""
+    """What a real engine takes, where a fit for this chip exists; its errors are those of decode steps."""
     ops: tuple[OpPoint, ...]
 
 
@@ -90,31 +92,27 @@ class RooflineReport:
     interactivity_tokens_per_s: float
     prefill: StepReport
     """Of one prompt as long as the context."""
+    bounds: tuple[BoundShare, ...]
+    """Of the decode step, by the fit if there is one."""
     uncertain: tuple[str, ...]
     """Figures of the chip and its links that are announced or rumoured."""
+    formulas: tuple[str, ...] = FORMULAS
     assumptions: tuple[str, ...] = ASSUMPTIONS
 
 
-def roofline_report(
-    name: str,
-    model: ModelShape,
-    system: System,
-    precision: Precision,
-    cut: Parallelism,
-    context: int,
-    batch: int,
-    fitted: Calibration | None = None,
-) -> RooflineReport:
+def roofline_report(where: Deployment, context: int, batch: int) -> RooflineReport:
     """Raises ShapeError if the model cannot be cut so, CatalogError if the chip lacks a figure that is needed."""
-    cut.check(model)
-    known = spans(model)
+    system, precision, cut = where.system, where.precision, where.cut
+    cut.check(where.model)
     rate = rate_flops_per_s(system.chip, precision.rate)
-    memory = memory_plan(model, system.chip, context, batch, precision, cut)
-    in_flight = min(cut.pipeline, batch)
-    together, whole = decode(known, -(-batch // in_flight), context), prefill(known, context)
-    step = step_report("decode", model, together, system, precision, cut, in_flight, fitted)
+    memory = where.memory(context, batch)
+    together, whole = where.decode_shape(batch, context), prefill(spans(where.model), context)
+    engine = where.engine(together)
+    real_s = None if engine is None else float(engine.step_s)
+    step = step_report("decode", where, together, min(cut.pipeline, batch), real_s)
+    shares = bounds(where, batch, context)
     return RooflineReport(
-        model=name,
+        model=where.name,
         system=system.name,
         chip=system.chip.name,
         chips=cut.chips,
@@ -127,9 +125,10 @@ def roofline_report(
         rate_flops_per_s=rate,
         memory=memory,
         fits=memory.fits,
-        decode=step,
+        decode=step if memory.fits else replace(step, bound="memory_capacity"),
         interactivity_tokens_per_s=1 / step.step_s,
-        prefill=step_report("prefill", model, whole, system, precision, cut, cut.pipeline),
+        prefill=step_report("prefill", where, whole, cut.pipeline, where.prefill_s(context) if where.fitted else None),
+        bounds=shares,
         uncertain=uncertain_figures(system),
     )
 
@@ -149,22 +148,13 @@ def calibrated_step(step_s: float, fitted: Calibration) -> CalibratedStep:
 
 
 def step_report(
-    kind: str,
-    model: ModelShape,
-    shape: StepShape,
-    system: System,
-    precision: Precision,
-    cut: Parallelism,
-    in_flight: int,
-    fitted: Calibration | None = None,
+    kind: str, where: Deployment, shape: StepShape, in_flight: int, real_s: float | None = None
 ) -> StepReport:
-    """`in_flight`: steps alike that the pipeline's stages work on at the same time."""
-    work = step_work(model, shape, precision, cut, domain=system.scaleup_chips)
+    """`in_flight`: steps alike that the pipeline's stages work on at the same time. `real_s`: by the fit."""
+    system, cut, fitted = where.system, where.cut, where.fitted
+    work = where.work(shape)
     cost = floor_cost(work, system, cut.chips)
-    calibrated = None
-    if fitted is not None:
-        real_s = float(calibrated_cost(work, shape, system, fitted.coefficients, cut).step_s)
-        calibrated = calibrated_step(real_s, fitted)
+    calibrated = None if fitted is None or real_s is None else calibrated_step(real_s, fitted)
     tokens, step_s, tdp_w = int(shape.tokens), float(cost.step_s), system.chip.tdp_w
     return StepReport(
         kind=kind,

@@ -1,48 +1,58 @@
-"""Every way to decode that fits: cuts of a model over a system's chips, with a ladder of batches for each."""
+"""Every way to serve that fits: cuts of a model over a system's chips, with a ladder of batches for each."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
-from headway.arithmetic.attends import spans
 from headway.arithmetic.experts import FloatArray
 from headway.arithmetic.formats import Precision
 from headway.arithmetic.parallelism import Parallelism, kv_bytes_per_chip, weight_bytes_per_chip
 from headway.arithmetic.shape import ModelShape
 from headway.arithmetic.spans import Ints
-from headway.arithmetic.step_shape import decode
-from headway.arithmetic.work import step_work
 from headway.catalog import System
-from headway.roofline import Calibration, calibrated_cost, floor_cost
+from headway.planner.deployment import USABLE, Deployment
+from headway.planner.lengths import Lengths
+from headway.planner.split import Flags, Pools, best_pool, split
+from headway.planner.under_load import Load, Steps, longest, mixed
+from headway.roofline import Calibration, StepCost
 
-ASSUMPTIONS = (
-    "decode only: prompts are computed on other chips, and every sequence stays at the context's length",
-    "each configuration is one replica; a system runs as many as it has room for",
-    "90% of each chip's memory is for weights and cache; configurations that do not fit are left out",
-)
-USABLE = 0.9
 MAX_CHIPS = 72
+MAX_BATCH = 8192
+CAPACITY = "memory_capacity"
 _CHIPS = (1, 2, 4, 8, 16, 32, 64, 72)
 _STAGES = (1, 2, 4, 8)
+Kind = Literal["decode", "mixed", "split"]
+"""Decode steps alone; prompts in the steps of the same chips; prompts on chips of their own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """One way to decode. `interactivity` is 1 / TPOT."""
+    """One way to serve. `interactivity` is 1 / TPOT, throughput that of output tokens."""
 
     system: str
+    chip: str
+    kind: Kind
     chips: int
+    """All of it."""
+    replicas: int
     parallelism: Parallelism
+    """Of each replica that decodes."""
+    prefill_replicas: int
+    prefill_parallelism: Parallelism | None
     weight_format: str
     kv_format: str
     batch: int
-    step_s: float
+    """Requests in flight in each replica that decodes."""
+    tpot_s: float
+    ttft_s: float | None
     interactivity_tokens_per_s: float
     throughput_tokens_per_s_per_chip: float
     usd_per_mtok: float | None
+    """Of output, prompts paid for."""
     bound: str
 
 
@@ -50,50 +60,75 @@ class Configuration:
 class Sweep:
     """One cut of one system in one format; arrays [N], a batch each."""
 
-    system: System
-    cut: Parallelism
-    precision: Precision
+    where: Deployment
+    kind: Kind
     batches: Ints
-    step_s: FloatArray
-    bounds: tuple[str, ...]
+    most: int
+    """Sequences that fit."""
+    load: Load
+    pools: Pools | None = None
+
+    @property
+    def chips(self) -> Ints:
+        chips = self.where.cut.chips
+        return np.full(len(self.batches), chips) if self.pools is None else self.pools.chips(chips)
 
     @property
     def throughput(self) -> FloatArray:
         """Tokens/s a chip."""
-        return self.batches / self.step_s / self.cut.chips
+        made = 1 if self.pools is None else self.pools.decode_replicas
+        return np.asarray(self.load.rate * made / self.chips)
 
     @property
     def interactivity(self) -> FloatArray:
         """Tokens/s a user."""
-        return 1 / self.step_s
+        return 1 / self.load.tpot_s
 
     def configuration(self, j: int) -> Configuration:
-        step_s, throughput = float(self.step_s[j]), float(self.throughput[j])
-        hourly = self.system.chip.rent_usd_per_hour
+        throughput = float(self.throughput[j])
+        system, hourly = self.where.system, self.where.system.chip.rent_usd_per_hour
+        tpot_s, ttft_s, pools = float(self.load.tpot_s[j]), float(self.load.ttft_s[j]), self.pools
         return Configuration(
-            self.system.name,
-            self.cut.chips,
-            self.cut,
-            self.precision.weights.name,
-            self.precision.kv.name,
-            int(self.batches[j]),
-            step_s,
-            1 / step_s,
-            throughput,
-            None if hourly is None else hourly / 3600 / throughput * 1e6,
-            self.bounds[j],
+            system=system.name,
+            chip=system.chip.name,
+            kind=self.kind,
+            chips=int(self.chips[j]),
+            replicas=1 if pools is None else int(pools.decode_replicas[j]),
+            parallelism=self.where.cut,
+            prefill_replicas=0 if pools is None else int(pools.prefill_replicas[j]),
+            prefill_parallelism=None if pools is None else pools.prefill_cut,
+            weight_format=self.where.precision.weights.name,
+            kv_format=self.where.precision.kv.name,
+            batch=int(self.batches[j]),
+            tpot_s=tpot_s,
+            ttft_s=None if self.kind == "decode" else ttft_s,
+            interactivity_tokens_per_s=1 / tpot_s,
+            throughput_tokens_per_s_per_chip=throughput,
+            usd_per_mtok=None if hourly is None else hourly / 3600 / throughput * 1e6,
+            bound=self._bound(j),
         )
 
-    def best_at(self, slo_tokens_per_s: float) -> int | None:
-        """The batch of highest throughput at which every user gets that much; None: there is none."""
-        reached = np.where(self.interactivity >= slo_tokens_per_s, self.throughput, -1.0)
+    def _bound(self, j: int) -> str:
+        """Memory capacity where more sequences would share what bounds the step but find no room: all but compute."""
+        full = self.batches[j] + self.where.cut.data * self.where.cut.pipeline > self.most
+        return CAPACITY if full and self.load.bounds[j] != "compute" else self.load.bounds[j]
+
+    def allowed(self, slo_tokens_per_s: float = 0.0, ttft_s: float | None = None) -> Flags:
+        """[N] which meet both."""
+        late = np.inf if ttft_s is None else ttft_s
+        return np.asarray((self.interactivity >= slo_tokens_per_s) & (self.load.ttft_s <= late))
+
+    def best_at(self, slo_tokens_per_s: float, ttft_s: float | None = None) -> int | None:
+        """The batch of highest throughput at which every user gets that; None: there is none."""
+        reached = np.where(self.allowed(slo_tokens_per_s, ttft_s), self.throughput, -1.0)
         best = int(np.argmax(reached))
         return best if reached[best] > 0 else None
 
 
 def cuts(model: ModelShape, system: System, max_chips: int = MAX_CHIPS) -> Iterator[Parallelism]:
     """Every cut worth trying that fits the model's heads and experts, within one scale-up domain. Experts are dealt out
-    over all chips of a stage, or each is cut by all of them.
+    over all chips of a stage, or each is cut by all of them; without experts, groups of sequences would share nothing,
+    and are replicas.
     """
     heads = {layer.attention.num_heads for layer, _ in model.layer_counts if layer.attention.num_heads}
     experts = {layer.feed_forward.experts.total for layer, _ in model.layer_counts if layer.feed_forward.experts}
@@ -103,8 +138,9 @@ def cuts(model: ModelShape, system: System, max_chips: int = MAX_CHIPS) -> Itera
             stage = chips // stages
             dealt = [stage] if experts and stage > 1 and all(e % stage == 0 for e in experts) else []
             for tensor in (t for t in range(1, stage + 1) if stage % t == 0 and all(h % t == 0 for h in heads)):
-                for expert in (1, *dealt):
-                    yield Parallelism(tensor, stages, expert, stage // tensor)
+                if experts or tensor == stage:
+                    for expert in (1, *dealt):
+                        yield Parallelism(tensor, stages, expert, stage // tensor)
 
 
 def batch_ladder(most: int, steps: int = 64) -> Ints:
@@ -119,42 +155,63 @@ def common_fits(systems: Sequence[System], fitted: Mapping[str, Calibration]) ->
 
 
 def sweeps(
+    name: str,
     model: ModelShape,
     systems: Sequence[System],
     precisions: Sequence[Precision],
-    context: int,
+    load: Lengths | int,
     fits: Mapping[str, Calibration],
     max_chips: int = MAX_CHIPS,
-    max_batch: int = 8192,
+    ttft_s: float | None = None,
 ) -> list[Sweep]:
-    """Those in which at least one sequence a group and stage fits."""
-    found = (
-        _sweep(model, system, precision, cut, context, max_batch, fits.get(system.chip.name))
-        for system in systems
-        for precision in precisions
-        for cut in cuts(model, system, max_chips)
-    )
-    return [sweep for sweep in found if sweep is not None]
+    """Those in which at least one sequence a group and stage fits. `load`: what requests are like; a number: no
+    prompts, every sequence is that long.
+    """
+    found: list[Sweep] = []
+    for system in systems:
+        for precision in precisions:
+            fit = fits.get(system.chip.name)
+            tried = (Deployment(name, model, system, precision, cut, fit) for cut in cuts(model, system, max_chips))
+            found += _decoding(tried, load) if isinstance(load, int) else _serving(tried, load, max_chips, ttft_s)
+    return found
 
 
-def _sweep(
-    model: ModelShape,
-    system: System,
-    precision: Precision,
-    cut: Parallelism,
-    context: int,
-    max_batch: int,
-    fitted: Calibration | None,
-) -> Sweep | None:
-    """None if not even one sequence a group and stage fits."""
-    room = system.chip.hbm_bytes * USABLE - weight_bytes_per_chip(model, precision, cut)
+def _decoding(tried: Iterator[Deployment], context: int) -> Iterator[Sweep]:
+    for where, most, batches, step in _steps(tried, context):
+        load = Load(step.step_s, np.zeros(len(batches)), batches / step.step_s, longest(step.busy_s))
+        yield Sweep(where, "decode", batches, most, load)
+
+
+def _serving(tried: Iterator[Deployment], lengths: Lengths, max_chips: int, ttft_s: float | None) -> Iterator[Sweep]:
+    """All of one system and format: they have one fit, and share the pool for prompts."""
+    found, steps = [], []
+    for where, most, batches, step in _steps(tried, lengths.middle):
+        found.append((where, most))
+        steps.append(Steps(batches, step, where.prompt(lengths.new, lengths.cached)))
+    fitted = found[0][0].fitted if found else None
+    for (where, most), each, load in zip(found, steps, mixed(steps, lengths, fitted), strict=True):
+        yield Sweep(where, "mixed", each.batch, most, load)
+    prompts = [(where, each.prompt) for (where, _), each in zip(found, steps, strict=True)]
+    pool = best_pool(prompts, lengths, ttft_s)
+    if pool is None:
+        return
+    for (where, most), each in zip(found, steps, strict=True):
+        load, pools, room = split(where, each.decode, each.batch, pool, lengths, max_chips)
+        if room.any():
+            yield Sweep(where, "split", each.batch[room], most, load, pools)
+
+
+def _steps(tried: Iterator[Deployment], context: int) -> Iterator[tuple[Deployment, int, Ints, StepCost]]:
+    """Where not even one sequence a group and stage fits is left out."""
+    for where in tried:
+        most, together = _most(where, context), where.cut.data * where.cut.pipeline
+        if most >= together:
+            batches = batch_ladder(min(most, MAX_BATCH) // together) * together
+            yield where, most, batches, where.cost(where.decode_shape(batches, context))
+
+
+def _most(where: Deployment, context: int) -> int:
+    model, precision, cut = where.model, where.precision, where.cut
+    room = where.system.chip.hbm_bytes * USABLE - weight_bytes_per_chip(model, precision, cut)
     group = kv_bytes_per_chip(model, context, 1, precision, cut)
-    most = min(max_batch, int(room / group) * cut.data) if room > 0 else 0
-    together = cut.data * cut.pipeline
-    if most < together:
-        return None
-    micro = np.unique(batch_ladder(most // together)) * cut.data
-    shape = decode(spans(model), micro, context)
-    work = step_work(model, shape, precision, cut, domain=system.scaleup_chips)
-    cost = calibrated_cost(work, shape, system, fitted.coefficients, cut) if fitted else floor_cost(work, system)
-    return Sweep(system, cut, precision, micro * cut.pipeline, cost.step_s, cost.bound)
+    return int(room / group) * cut.data if room > 0 else 0

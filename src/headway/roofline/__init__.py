@@ -3,14 +3,16 @@
 from headway.roofline.calibrated import Calibration, calibrated_cost, calibration, coefficients
 from headway.roofline.capacity import MemoryPlan, memory_plan
 from headway.roofline.coefficients import Coefficients, Serving
-from headway.roofline.cost import BOUNDS, Bound, StepCost
+from headway.roofline.cost import BOUNDS, LIMITS, Bound, Limit, StepCost
 from headway.roofline.floor import OpPoint, floor_cost, op_points, rate_flops_per_s
 
 __all__ = [
     "BOUNDS",
+    "LIMITS",
     "Bound",
     "Calibration",
     "Coefficients",
+    "Limit",
     "MemoryPlan",
     "OpPoint",
     "Serving",

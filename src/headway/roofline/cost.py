@@ -11,6 +11,10 @@ from headway.arithmetic.experts import FloatArray
 
 Bound = Literal["compute", "memory_bandwidth", "network", "host"]
 BOUNDS: tuple[Bound, ...] = get_args(Bound)
+"""What takes up the time of a step."""
+Limit = Literal[Bound, "memory_capacity", "power"]
+LIMITS: tuple[Limit, ...] = (*BOUNDS, "memory_capacity", "power")
+"""And what keeps a step from being larger or faster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +36,12 @@ class StepCost:
     @property
     def bound(self) -> tuple[Bound, ...]:
         """The longest, one for each step in flat order; the first named wins a tie."""
-        longest = np.argmax(np.stack([np.ravel(part) for part in self._parts()]), axis=0)
-        return tuple(BOUNDS[i] for i in longest)
+        return tuple(BOUNDS[i] for i in np.ravel(np.argmax(self.busy_s, axis=0)))
+
+    @property
+    def busy_s(self) -> FloatArray:
+        """[4, ...] how long each of BOUNDS is."""
+        return np.stack(np.broadcast_arrays(self.compute_s, self.memory_s, self.network_s, self.host_s))
 
     @property
     def intensity(self) -> FloatArray:
@@ -52,6 +60,3 @@ class StepCost:
     def energy_at_power_j(self, power_w: float) -> FloatArray:
         """Of all chips, if each draws `power_w` throughout."""
         return self.step_s * self.chips * power_w
-
-    def _parts(self) -> tuple[FloatArray, ...]:
-        return tuple(np.broadcast_arrays(self.compute_s, self.memory_s, self.network_s, self.host_s))

@@ -24,7 +24,9 @@ def pareto_chart(reports: Sequence[ParetoReport], title: str | None = None) -> d
             x=x,
             y=y,
             color=systems,
-            tooltip=[{"field": f} for f in ("system", "chips", "batch", "weight_format", x["field"], y["field"])],
+            tooltip=[
+                {"field": f} for f in ("system", "kind", "chips", "batch", "weight_format", x["field"], y["field"])
+            ],
         ),
     ]
     first = reports[0]
@@ -33,8 +35,11 @@ def pareto_chart(reports: Sequence[ParetoReport], title: str | None = None) -> d
         layers.append(layer(line, {"type": "rule", "color": LIMIT, "strokeDash": [6, 4], "size": 2}, x=x))
         text = {"type": "text", "color": LIMIT, "align": "left", "dx": 5, "y": 8}
         layers.append(layer(line, text, x=x, text={"field": "slo"}))
+    asked = f"decode at {first.context_tokens:,} tokens"
+    if first.prompt_tokens is not None:
+        asked = f"{first.prompt_tokens:,} tokens in, {first.output_tokens:,} out"
     subtitle = (
-        f"decode at {first.context_tokens:,} tokens; every cut, batch and format that fits; right and up is better",
+        f"{asked}; every cut, batch and format that fits; right and up is better",
         "times are those of fitted engines" if first.cost_model == "calibrated" else "times are floors",
     )
     return chart(title or f"Pareto frontier of {first.model}", subtitle, layers)
@@ -44,6 +49,7 @@ def _rows(reports: Sequence[ParetoReport]) -> Rows:
     return [
         {
             "system": c.system,
+            "kind": c.kind,
             "chips": c.chips,
             "batch": c.batch,
             "weight_format": c.weight_format,

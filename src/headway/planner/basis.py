@@ -1,0 +1,64 @@
+"""What `best`, `pareto` and `fast-mode` rest on: formulas and assumptions of a search."""
+
+from __future__ import annotations
+
+from headway.planner.deployment import CALIBRATED, FLOOR
+from headway.planner.lengths import Lengths
+from headway.planner.split import BUSIEST
+
+_RATES = (
+    "interactivity = 1 / TPOT",
+    "USD/Mtok = USD a chip-hour / 3600 / throughput x 10^6, of output tokens",
+)
+_DECODE = ("TPOT = step of the batch", "throughput = batch / step / chips")
+_FLOOR_TPOT = (
+    "mixed: TPOT = max(compute, memory, network), each that of the decode step + (batch - 1) / output of a prompt's; "
+    "weights are read once for both"
+)
+_FITTED_TPOT = (
+    "mixed: TPOT = step / tokens a step + w / (1 + w / most): w = mixing x (batch - 1) / output x a prompt's time, "
+    "most = chunk / new tokens x a prompt's time"
+)
+_SERVED = (
+    "TTFT = prompt's step + the step under way + wait for the prompts before it (closed queue of the batch) + what a "
+    "request takes outside of steps",
+    "throughput = batch x output / (TTFT + (output - 1) x TPOT) / chips (Little's law), prompts' chip-time included",
+    "split: TPOT = step; TTFT = prompt's step + u / (2 (1 - u)) x prompt's time (M/D/1) + KV of a chip / link; "
+    "throughput = what the decoding replicas make / chips of both kinds",
+)
+_CHIPS = "90% of each chip's memory is for weights and cache; configurations that do not fit are left out"
+_REPLICAS = "a configuration is one unit of whole replicas; a system runs as many units as it has room for"
+_POWER = (
+    "power is never named as the bound: the catalog has no measured joules a FLOP and byte of these chips, so whether "
+    "a cap holds them back cannot be told; `plan limits` judges it where a calibration has them"
+)
+
+
+def formulas(load: Lengths | int, fitted: bool) -> tuple[str, ...]:
+    if isinstance(load, int):
+        return (*_DECODE, *_RATES)
+    return (_FITTED_TPOT if fitted else _FLOOR_TPOT, *_SERVED, *_RATES)
+
+
+def assumptions(load: Lengths | int, fitted: bool) -> tuple[str, ...]:
+    steps = CALIBRATED if fitted else FLOOR
+    if isinstance(load, int):
+        return (
+            "decode only: prompts are computed on other chips, which are not counted",
+            "every sequence is as long as the context",
+            _REPLICAS,
+            _CHIPS,
+            steps,
+            _POWER,
+        )
+    return (
+        f"each request: {load.prompt:,} tokens in ({load.cached:,} cached), {load.output:,} out",
+        "a batch in flight at any time: the next request comes when one ends",
+        "sequences are half way through their output on the average; memory and steps count them so",
+        f"split: whole replicas of one system and format; those for prompts are busy {BUSIEST:.0%} of the time at most",
+        *(("a fit is of engines that mix; its steps are taken to be the same without prompts",) if fitted else ()),
+        _REPLICAS,
+        _CHIPS,
+        steps,
+        _POWER,
+    )

@@ -1,0 +1,169 @@
+"""Prompts take chip-time: what users see under load is what the fits were fitted to, and obeys laws of queues."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headway.arithmetic.attends import spans
+from headway.arithmetic.formats import precision
+from headway.arithmetic.shape import ShapeError
+from headway.arithmetic.spans import Ints
+from headway.arithmetic.step_shape import decode, prefill
+from headway.planner.deployment import Deployment
+from headway.planner.lengths import Lengths
+from headway.planner.pareto import pareto_report
+from headway.planner.split import BUSIEST, best_pool, split
+from headway.planner.sweep import Sweep, sweeps
+from headway.planner.under_load import Load, Steps, mixed
+from headway.roofline import calibration
+from headway.roofline.serving import Served, served_s
+from headway.roofline.terms import step_terms
+from tests.arithmetic.models import catalog, model
+from tests.planner.deployments import deployed
+
+CHAT = Lengths(8192, 0, 1024)
+H100 = [catalog().system("hgx-h100")]
+FITS = {"h100-sxm": calibration(catalog().calibration("h100-sxm", "vllm"))}
+
+
+def swept(lengths: Lengths, fitted: bool = True, ttft_s: float | None = None, max_chips: int = 8) -> list[Sweep]:
+    fits = FITS if fitted else {}
+    return sweeps("", model("llama-3.1-8b"), H100, [precision("fp8")], lengths, fits, max_chips, ttft_s)
+
+
+def loaded(batch: Ints, lengths: Lengths, where: Deployment | None = None) -> Load:
+    where = where or deployed("llama-3.1-8b", fitted=True, tensor=2)
+    step = where.cost(where.decode_shape(batch, lengths.middle))
+    return mixed([Steps(batch, step, where.prompt(lengths.new, lengths.cached))], lengths, where.fitted)[0]
+
+
+@pytest.mark.parametrize("cut", [{"tensor": 2}, {"tensor": 1, "data": 4}])
+def test_the_answer_is_the_function_that_was_fitted(cut: dict[str, int]) -> None:
+    """TPOT and TTFT of a mixed replica against the rule that `plan fit` fits, from the operations up."""
+    where = deployed("qwen3-30b-a3b", fitted=True, **cut)
+    assert where.fitted is not None
+    batch = np.array([4, 16, 64])
+    n, groups, known = len(batch), where.cut.data, spans(where.model)
+    shapes = (
+        decode(known, batch, CHAT.middle),
+        prefill(known, CHAT.prompt, batch=np.ones(n, np.int64)),
+        prefill(known, CHAT.prompt, batch=np.full(n, groups)),
+    )
+    terms = [step_terms(where.work(shape), shape, where.system, where.cut) for shape in shapes]
+    lengths = (np.full(n, float(CHAT.prompt)), np.full(n, float(CHAT.output)))
+    none, flags = np.zeros(n), np.zeros(n, bool)
+    asked = Served(*terms, np.full(n, float(groups)), batch * 1.0, none, *lengths, flags, flags, flags)
+    c = asdict(where.fitted.coefficients) | asdict(where.fitted.serving)
+    load = loaded(batch, CHAT, where)
+    assert load.tpot_s == pytest.approx(served_s(asked, c), rel=1e-6)
+    assert load.ttft_s == pytest.approx(served_s(replace(asked, first=~flags), c), rel=1e-6)
+
+
+@given(st.integers(1, 20_000), st.integers(2, 4000), st.booleans())
+@settings(max_examples=30, deadline=None)
+def test_prompts_never_come_free(prompt: int, output: int, fitted: bool) -> None:
+    """Throughput is below that of decode alone, by Little's law no request is shorter than its parts, and the chips
+    are never busy for more than all of the time.
+    """
+    where = deployed("llama-3.1-8b", fitted=fitted, tensor=2)
+    lengths, batch = Lengths(prompt, 0, output), np.array([1, 7, 50, 300])
+    step = where.cost(where.decode_shape(batch, lengths.middle))
+    cost, load = where.prompt(prompt), loaded(batch, lengths, where)
+    drafted = where.fitted.serving.tokens_per_step if where.fitted else 1.0
+    assert (load.rate < batch / step.step_s * drafted * (1 + 1 / output)).all()
+    assert (load.rate <= batch * output / (load.ttft_s + (output - 1) * load.tpot_s) * (1 + 1e-9)).all()
+    assert (load.ttft_s >= cost.alone_s).all()
+    compute_s = step.compute_s / batch * output + cost.busy_s[0] * (batch - 1) / batch
+    assert (load.rate / output * compute_s <= 1 + 1e-9).all()
+
+
+def test_a_longer_prompt_and_a_fuller_engine_take_longer() -> None:
+    batch = np.array([1, 8, 64, 256])
+    short, long = (loaded(batch, Lengths(prompt, 0, 512)) for prompt in (1000, 8000))
+    for faster, slower in ((short.tpot_s[1:], long.tpot_s[1:]), (short.ttft_s, long.ttft_s), (long.rate, short.rate)):
+        assert (faster < slower).all()
+    for each in (long.tpot_s, long.ttft_s):
+        assert (np.diff(each) > 0).all()
+    cached = loaded(batch, Lengths(8000, 7000, 512))
+    assert (cached.rate > long.rate).all()
+    assert (cached.ttft_s < long.ttft_s).all()
+
+
+def test_one_request_at_a_time_waits_for_nobody() -> None:
+    where = deployed("llama-3.1-8b", fitted=True, tensor=2)
+    assert where.fitted is not None
+    load = loaded(np.array([1]), CHAT)
+    step_s = float(where.decode_s(1, CHAT.middle))
+    assert load.tpot_s[0] == pytest.approx(step_s / where.fitted.serving.tokens_per_step)
+    assert load.ttft_s[0] == pytest.approx(where.prefill_s(CHAT.new) + step_s + where.fitted.serving.request_s)
+
+
+@pytest.mark.parametrize("fitted", [False, True])
+def test_pools_keep_up_with_one_another(fitted: bool) -> None:
+    """As many prompts are computed as decoding asks for, in whole replicas, on no more chips than allowed."""
+    found = [s for s in swept(CHAT, fitted, max_chips=16) if s.kind == "split"]
+    assert found
+    for sweep in found:
+        pools = sweep.pools
+        assert pools is not None
+        cost = replace(sweep.where, cut=pools.prefill_cut).prompt(CHAT.new)
+        requests_per_s = sweep.load.rate * pools.decode_replicas / CHAT.output
+        assert (requests_per_s * cost.each_s <= pools.prefill_replicas * BUSIEST * (1 + 1e-6)).all()
+        assert (sweep.chips <= 16).all()
+        assert (pools.prefill_replicas >= 1).all()
+        assert (pools.decode_replicas >= 1).all()
+        assert (sweep.load.ttft_s >= cost.alone_s).all()
+
+
+def test_a_tight_ttft_leaves_replicas_for_prompts_idle() -> None:
+    where = deployed("llama-3.1-8b", fitted=True, tensor=1)
+    prompt = where.prompt(CHAT.new)
+    easy, tight = (best_pool([(where, prompt)], CHAT, slo) for slo in (None, prompt.alone_s * 1.3))
+    assert easy is not None
+    assert tight is not None
+    assert tight.busiest < easy.busiest == BUSIEST
+    assert best_pool([(where, prompt)], CHAT, prompt.alone_s) is None
+    assert best_pool([(where, prompt)], Lengths(8192, 0, 1), None) is None
+    step, batch = where.cost(where.decode_shape(np.array([32]), CHAT.middle)), np.array([32])
+    times = [split(where, step, batch, pool, CHAT, 72)[0].ttft_s[0] for pool in (easy, tight)]
+    assert times[1] <= prompt.alone_s * 1.3 < times[0]
+
+
+def test_what_misses_the_ttft_is_not_on_the_frontier() -> None:
+    args = ("", model("llama-3.1-8b"), H100, [precision("fp8")], CHAT, FITS)
+    every, prompt = pareto_report(*args, max_chips=8), pareto_report(*args, max_chips=8, slo_ttft_s=0.2)
+    assert max(c.ttft_s or 0 for c in every.frontier) > 0.2
+    assert prompt.frontier
+    assert all(c.ttft_s is not None and c.ttft_s <= 0.2 for c in prompt.frontier)
+    assert pareto_report(*args, max_chips=8, slo_ttft_s=1e-9).frontier == ()
+
+
+def test_prompts_make_tokens_dearer_and_both_kinds_are_tried() -> None:
+    args = ("", model("llama-3.1-8b"), H100, [precision("fp8")])
+    alone, served = (pareto_report(*args, load, FITS, 50, 8).best_at_slo for load in (CHAT.middle, CHAT))
+    assert alone is not None
+    assert served is not None
+    assert served.throughput_tokens_per_s_per_chip < 0.8 * alone.throughput_tokens_per_s_per_chip
+    assert {sweep.kind for sweep in swept(CHAT)} == {"mixed", "split"}
+    assert (alone.kind, alone.ttft_s) == ("decode", None)
+
+
+def test_room_for_the_cache_bounds_a_batch() -> None:
+    """The largest batch is bound by memory capacity, unless arithmetic is what its steps wait for."""
+    for sweep in swept(Lengths(30_000, 29_000, 1000), fitted=False):
+        last = sweep.configuration(len(sweep.batches) - 1).bound
+        full = sweep.batches[-1] + sweep.where.cut.data * sweep.where.cut.pipeline > sweep.most
+        assert (last == "memory_capacity") == (full and sweep.load.bounds[-1] != "compute")
+    assert any(s.configuration(len(s.batches) - 1).bound == "memory_capacity" for s in swept(CHAT))
+
+
+def test_lengths_that_cannot_be() -> None:
+    with pytest.raises(ShapeError, match=r"cached tokens \(10\) must be fewer than the prompt's \(10\)"):
+        Lengths(10, 10, 5)
+    with pytest.raises(ShapeError, match="output tokens must be between 1 and 1000000, not 0"):
+        Lengths(10, 0, 0)
