@@ -29,6 +29,8 @@ _NAMES = (
     "shared_tokens",
     "sub_agents",
     "fork",
+    "think_by_hour",
+    "week_begins",
     "max_context",
     "seed",
 )
@@ -89,6 +91,18 @@ def workload_options(command: Command) -> Command:
                 help="Share of agents' calls that start sub-agents; 0.0011 was measured.",
             ),
             click.option("--fork", is_flag=True, help="Sub-agents go on from their parent's prompt."),
+            click.option(
+                "--think-by-hour",
+                metavar="PROFILE",
+                help="People arrive and think by hour and weekday: office (assumed), or FILE of 7 lines of 24 numbers.",
+            ),
+            click.option(
+                "--week-begins",
+                type=click.IntRange(0, 167),
+                default=9,
+                show_default=True,
+                help="With --think-by-hour: at which hour of the week, from Monday 0:00.",
+            ),
             click.option("--max-context", type=COUNT, help="Leave out calls longer than this, prompt and output."),
             click.option(
                 "--seed", type=click.IntRange(0), default=0, show_default=True, help="One seed, one workload."
@@ -110,6 +124,8 @@ class WorkloadChoice:
         """Removes its own options from all of a command's. Raises UsageError where two workloads are asked for."""
         if options["trace"] is not None and options["agents"] is not None:
             raise click.UsageError("choose one: --trace FILE or --agents PRESET")
+        if options["trace"] is not None and options["think_by_hour"] is not None:
+            raise click.UsageError("choose one: --think-by-hour, or --trace FILE, whose times are as they were")
         return cls({name: options.pop(name) for name in _NAMES})
 
     def described(self) -> dict[str, Any]:
@@ -134,6 +150,10 @@ class WorkloadChoice:
         """
         options = self.options
         workload = self._trace(concurrency) if options["trace"] else self._drawn(concurrency, rate_per_s)
+        if options["think_by_hour"] is not None:
+            from headway.workload.week import Week, by_the_week, read_week
+
+            workload = by_the_week(workload, Week(read_week(options["think_by_hour"]), options["week_begins"]))
         if options["max_context"] is not None:
             kept = _within(workload.sessions, options["max_context"])
             workload = replace(workload, sessions=kept, num_calls=None)
