@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from headway.cli import plan_money, plan_moves, plan_steps
-from headway.cli.plan_deployment import CHART, TITLE, a_request, drawn, on_a_system, taken, workload
+from headway.cli.plan_deployment import a_request, charted, draw, on_a_system, taken, workload
 from headway.cli.plan_options import (
     BATCH,
     CATALOG,
@@ -79,8 +79,7 @@ def model_question(as_json: bool, **asked: Any) -> None:
 @option("--context", type=TOKENS, default=131_072, help="Tokens of each sequence.")
 @option("--batch", type=BATCH, default=1, help="Sequences.")
 @option("--beside", multiple=True, metavar="MODEL", help="Further models in the chart.")
-@CHART
-@TITLE
+@charted
 def kv_question(
     system: str,
     chip: str | None,
@@ -94,6 +93,7 @@ def kv_question(
 ) -> None:
     """Bytes of cache for a token, a context and a batch, and how many chips that is."""
     from headway.cli.plan_text import show_kv
+    from headway.planner import charts
     from headway.planner.kv import kv_report
 
     with one_line():
@@ -101,12 +101,7 @@ def kv_question(
         counted = catalog.chip(chip) if chip else catalog.system(system).chip
         report = kv_report(asked["model"], shape, precision, counted, context, batch)
         others = [(name, look_up(**{**asked, "model": name})[1]) for name in beside]
-    if chart is not None:
-        from headway.planner.charts import kv_chart
-        from headway.report.rendering import write_chart
-
-        with drawn():
-            write_chart(kv_chart([(asked["model"], shape), *others], precision, context, title), chart)
+    draw(lambda: charts.kv_chart([(asked["model"], shape), *others], precision, context, title), chart)
     show_kv(report, as_json)
 
 
@@ -115,8 +110,7 @@ def kv_question(
 @option("--context", type=TOKENS, default=8192, help="Tokens of each sequence.")
 @option("--batch", type=BATCH, default=1, help="Sequences in a decode step.")
 @option("--beside", multiple=True, metavar="SYSTEM", help="Further systems in the chart.")
-@CHART
-@TITLE
+@charted
 def roofline_question(
     context: int,
     batch: int,
@@ -128,6 +122,7 @@ def roofline_question(
 ) -> None:
     """Every operation of a decode and a prefill step against the chip's ridge; the floor of both steps."""
     from headway.cli.plan_text import show_roofline
+    from headway.planner import charts
     from headway.planner.step import roofline_report
 
     engine = asked["engine"]
@@ -139,12 +134,7 @@ def roofline_question(
         ]
         if not report.fits and not as_json:
             click.echo(f"does not fit: {where.would_fit(context, batch)}", err=True)
-    if chart is not None:
-        from headway.planner.charts import roofline_chart
-        from headway.report.rendering import write_chart
-
-        with drawn():
-            write_chart(roofline_chart([report, *others], title), chart)
+    draw(lambda: charts.roofline_chart([report, *others], title), chart)
     show_roofline(report, engine, as_json)
 
 
@@ -169,27 +159,23 @@ def receipt_question(overhead: float, usd_per_kwh: float, as_json: bool, **asked
 @plan.command("pareto")
 @searching
 @option("--slo", type=SLO, help="Tokens/s that each user must get.")
-@CHART
-@TITLE
+@charted
 def pareto_question(slo: float | None, chart: Path | None, title: str | None, as_json: bool, **searched: Any) -> None:
     """Interactivity against throughput a chip, over all cuts, batches and formats."""
     from headway.cli.plan_text import show_pareto
+    from headway.planner import charts
     from headway.planner.pareto import pareto_report
 
     with one_line():
         space = search_space(**searched)
         report = pareto_report(**space, slo_tokens_per_s=slo)
-    if chart is not None:
-        from headway.planner.charts import pareto_chart
-        from headway.report.rendering import write_chart
+    common = space | ({} if report.cost_model == "calibrated" else {"fitted": {}})
 
-        fits = space["fitted"] if report.cost_model == "calibrated" else {}
-        own = [
-            pareto_report(**{**space, "systems": [system], "fitted": fits}, slo_tokens_per_s=slo)
-            for system in space["systems"]
-        ]
-        with drawn():
-            write_chart(pareto_chart(own, title), chart)
+    def drawing() -> dict[str, Any]:
+        alone = [common | {"systems": [system]} for system in space["systems"]]
+        return charts.pareto_chart([pareto_report(**each, slo_tokens_per_s=slo) for each in alone], title)
+
+    draw(drawing, chart)
     show_pareto(report, as_json)
 
 

@@ -105,6 +105,21 @@ def hourly(given: float | None, system: System) -> float:
     return price
 
 
+def charted(command: Command) -> Command:
+    """--chart and --title."""
+    return CHART(TITLE(command))
+
+
+def draw(spec: Callable[[], dict[str, Any]], chart: Path | None) -> None:
+    """Only where a chart is asked for."""
+    if chart is None:
+        return
+    from headway.report.rendering import write_chart
+
+    with drawn():
+        write_chart(spec(), chart)
+
+
 @contextmanager
 def drawn() -> Iterator[None]:
     """A chart that cannot be written becomes one line on stderr."""

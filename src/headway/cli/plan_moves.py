@@ -8,13 +8,12 @@ from typing import Any
 import click
 
 from headway.cli.plan_deployment import (
-    CHART,
     HOURLY,
     LIFE,
     MFU,
-    TITLE,
     a_request,
-    drawn,
+    charted,
+    draw,
     on_a_system,
     taken,
     workload,
@@ -69,8 +68,7 @@ def load_question(batch: int, context: int, as_json: bool, **asked: Any) -> None
     help="Share of the time that the node is busy, for the queue.",
 )
 @option("--handshakes", type=click.IntRange(0, 10), default=0, help="Round trips before the request; 2 when cold.")
-@CHART
-@TITLE
+@charted
 def journey_question(
     round_trip_s: float,
     distance_m: float | None,
@@ -82,19 +80,14 @@ def journey_question(
     **asked: Any,
 ) -> None:
     """One request from the user to a chip and back, as one timeline."""
-    from headway.planner import journey
+    from headway.planner import charts, journey
 
     with one_line():
         work = workload(asked)
         _, where = taken(asked)
         trip = round_trip_s if distance_m is None else journey.round_trip_s(distance_m)
         report = journey.journey_report(where, work, trip, utilisation, handshakes)
-    if chart is not None:
-        from headway.planner.charts import timeline_chart
-        from headway.report.rendering import write_chart
-
-        with drawn():
-            write_chart(timeline_chart(report, title), chart)
+    draw(lambda: charts.timeline_chart(report, title), chart)
     show(report, as_json)
 
 

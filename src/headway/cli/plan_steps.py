@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from headway.cli.plan_deployment import CHART, MFU, SHARE, TITLE, a_request, drawn, on_a_system, taken, workload
+from headway.cli.plan_deployment import MFU, SHARE, a_request, charted, draw, on_a_system, taken, workload
 from headway.cli.plan_options import BATCH, CHIPS, SLO, TOKENS, Number, one_line, option
 from headway.cli.plan_show import show
 
@@ -61,8 +61,7 @@ def limits_question(batch: int, context: int, as_json: bool, **asked: Any) -> No
 @option("--batch", type=BATCH, default=32, help="Sequences.")
 @option("--context", type=TOKENS, default=8192, help="Tokens of each sequence.")
 @option("--beside", multiple=True, metavar="SYSTEM", help="Further systems in the chart.")
-@CHART
-@TITLE
+@charted
 def memory_question(
     batch: int,
     context: int,
@@ -75,18 +74,14 @@ def memory_question(
     """What fills each chip's memory, and how many sequences fit."""
     from dataclasses import replace
 
+    from headway.planner import charts
     from headway.planner.memory import memory_report
 
     with one_line():
         catalog, where = taken(asked)
         report = memory_report(where, context, batch)
         others = [memory_report(replace(where, system=catalog.system(name)), context, batch) for name in beside]
-    if chart is not None:
-        from headway.planner.charts import memory_chart
-        from headway.report.rendering import write_chart
-
-        with drawn():
-            write_chart(memory_chart([report, *others], title), chart)
+    draw(lambda: charts.memory_chart([report, *others], title), chart)
     show(report, as_json)
 
 
