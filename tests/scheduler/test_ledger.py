@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.scheduler.config import Speculation
-from headway.scheduler.ledger import share
+from headway.scheduler.ledger import share, share_beside
 
 from .drive import Drive, config, request
 
@@ -22,6 +22,11 @@ def test_shares_are_the_exact_total_and_each_within_one_of_its_proportion(total:
     exact = [total * w / sum(weights) for w in weights]
     assert all(abs(s - e) < 1 + 1e-6 * e for s, e in zip(shares.tolist(), exact, strict=True))
     assert all(s == 0 for s, w in zip(shares.tolist(), weights, strict=True) if w == 0)
+
+
+@given(totals, st.integers(0, 40), st.lists(st.integers(1, 4096), min_size=1, max_size=8))
+def test_shares_beside_rows_of_one_token_are_the_same(total: int, ones: int, weights: list[int]) -> None:
+    assert share_beside(total, ones, weights).tolist() == share(total, np.array([1] * ones + weights)).tolist()
 
 
 def test_largest_remainders_are_rounded_up_and_ties_go_to_the_earlier() -> None:

@@ -36,15 +36,17 @@ class Assembly:
         n = len(decodes.slots)
         slots, starts = decodes.slots, decodes.starts
         counts, drafts, draws = self._one_each[:n], self._none_each[:n], self._all_draw[:n]
-        if not only_decodes:
+        if decodes.drafts:
             drafts = drafts.copy()
             for i, tokens in decodes.drafts.items():
                 drafts[i] = len(tokens)
-            slots = np.concatenate([slots, ints(*(c.slot for c in chunks))])
-            starts = np.concatenate([starts, ints(*(c.start for c in chunks))])
-            counts = np.concatenate([counts + drafts, ints(*(c.count for c in chunks))])
-            drafts = np.concatenate([drafts, np.zeros(len(chunks), np.int64)])
-            draws = np.concatenate([draws, np.array([c.draws for c in chunks], np.bool_)])
+            counts = counts + drafts
+        if chunks:
+            slots = np.concatenate([slots, [c.slot for c in chunks]])
+            starts = np.concatenate([starts, [c.start for c in chunks]])
+            counts = np.concatenate([counts, [c.count for c in chunks]])
+            drafts = np.concatenate([drafts, self._none_each[: len(chunks)]])
+            draws = np.concatenate([draws, [c.draws for c in chunks]])
         loads, saves = self.transfers.take_new()
         return StepPlan(
             number=number,
@@ -68,8 +70,9 @@ class Assembly:
         if len(slots):
             rows.planned[slots] = decodes.starts + 1
             rows.known[slots] = decodes.starts + 2
-            rows.next_token[slots] = IN_FLIGHT
             rows.last_plan[slots] = number
+            if rows.has_tokens:
+                rows.next_token[slots] = IN_FLIGHT
 
     def _token_ids(self, decodes: DecodeRows, chunks: list[Chunk]) -> Ints:
         """Row by row: each decode's last token and its drafts, then the chunks' tokens."""

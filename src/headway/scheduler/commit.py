@@ -2,51 +2,79 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from headway.scheduler.contract import IN_FLIGHT, Ints, StepOutcome, StepPlan
+from headway.scheduler.contract import IN_FLIGHT, Ints, StepOutcome, StepPlan, ints
 from headway.scheduler.request import FinishReason
 from headway.scheduler.rows import Rows
 from headway.scheduler.sequence import Sequence, Status
+
+_NO_DECODES = np.zeros((1, 0), np.int64)
+_NO_SLOTS = ints()
+_NO_SEQUENCES = np.zeros(0, object)
 
 
 class OutcomeError(ValueError):
     """A body returned an outcome that does not belong to the plan."""
 
 
+class Drawn(NamedTuple):
+    """By one row."""
+
+    sequence: Sequence
+    slot: int
+    token_ids: list[int]
+
+
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What rows drew, for those still wanted. Tokens stand row by row."""
+    """What rows drew, for those still wanted: plain decodes, then the rest. Tokens stand row by row.
 
-    slots: Ints
-    counts: Ints
-    token_ids: Ints
-    sequences: npt.NDArray[np.object_]
-    ended: list[tuple[Sequence, FinishReason]]
-    perhaps_first: list[Sequence]
+    Put together only when asked for: a simulator does not ask.
+    """
+
+    decoded: Ints
+    """[steps, rows] tokens of the plain decodes."""
+    decoded_slots: Ints
+    decoded_sequences: npt.NDArray[np.object_]
+    others: list[Drawn]
     """Among these are all who drew their first token."""
+    ended: list[tuple[Sequence, FinishReason]]
+
+    def joined(self, after: Committed) -> Committed:
+        """With what rows after the plain decodes drew."""
+        return replace(self, others=after.others, ended=self.ended + after.ended)
+
+    @property
+    def perhaps_first(self) -> list[Sequence]:
+        return [row.sequence for row in self.others]
+
+    @property
+    def slots(self) -> Ints:
+        return np.concatenate([self.decoded_slots, ints(*(row.slot for row in self.others))])
+
+    @property
+    def counts(self) -> Ints:
+        decodes = np.full(len(self.decoded_slots), len(self.decoded))
+        return np.concatenate([decodes, ints(*(len(row.token_ids) for row in self.others))])
+
+    @property
+    def token_ids(self) -> Ints:
+        return np.concatenate([self.decoded.T.ravel(), *(ints(*row.token_ids) for row in self.others)])
 
     @property
     def request_ids(self) -> list[str]:
-        return [sequence.request.id for sequence in self.sequences.tolist()]
-
-    def joined(self, after: Committed) -> Committed:
-        return Committed(
-            np.concatenate([self.slots, after.slots]),
-            np.concatenate([self.counts, after.counts]),
-            np.concatenate([self.token_ids, after.token_ids]),
-            np.concatenate([self.sequences, after.sequences]),
-            self.ended + after.ended,
-            after.perhaps_first,
-        )
+        sequences = [*self.decoded_sequences.tolist(), *(row.sequence for row in self.others)]
+        return [sequence.request.id for sequence in sequences]
 
 
 def check_outcome(plan: StepPlan, outcome: StepOutcome) -> None:
     """Raises OutcomeError."""
-    drawing = int(plan.samples.sum())
+    drawing = np.count_nonzero(plan.samples)
     expected = drawing * outcome.steps
     if outcome.accepted is not None:
         expected += int(outcome.accepted.sum())
@@ -66,20 +94,18 @@ def commit_decodes(rows: Rows, plan: StepPlan, outcome: StepOutcome, num_rows: i
     `planned_past`: later plans are in flight, which may hold the row's next token already.
     """
     slots, starts, steps = plan.slots[:num_rows], plan.starts[:num_rows], outcome.steps
-    last = starts + steps
-    if steps == 1:
-        drawn = latest = outcome.token_ids[:num_rows]
-        if rows.tokens.size:
-            rows.tokens[slots, last] = drawn
-    else:
-        by_step = outcome.token_ids.reshape(steps, num_rows)
-        drawn, latest = by_step.T.ravel(), by_step[-1]
+    decoded = outcome.token_ids[: steps * num_rows].reshape(steps, num_rows)
+    last, latest = starts + steps, decoded[-1]
+    rows.committed[slots] = last
+    if steps > 1:
         rows.planned[slots] = last
         rows.known[slots] = last + 1
-        if rows.tokens.size:
-            rows.tokens[slots, starts + 1 + np.arange(steps)[:, None]] = by_step
-    rows.committed[slots] = last
-    rows.next_token[slots] = np.where(rows.planned[slots] == last, latest, IN_FLIGHT) if planned_past else latest
+    if rows.has_tokens:
+        if steps == 1:
+            rows.tokens[slots, last] = latest
+        else:
+            rows.tokens[slots, starts + 1 + np.arange(steps)[:, None]] = decoded
+        rows.next_token[slots] = np.where(rows.planned[slots] == last, latest, IN_FLIGHT) if planned_past else latest
     stopped = latest == rows.stop_token[slots]
     if rows.more_stop_tokens:
         more = rows.more_stop_tokens
@@ -88,9 +114,9 @@ def commit_decodes(rows: Rows, plan: StepPlan, outcome: StepOutcome, num_rows: i
         )
     ending = stopped | (last + 1 >= rows.limit[slots])
     ended: list[tuple[Sequence, FinishReason]] = [
-        (rows.sequence[slots[i]], "stop" if stopped[i] else "length") for i in np.flatnonzero(ending).tolist()
+        (rows.sequence[slots[i]], "stop" if stopped[i] else "length") for i in ending.nonzero()[0].tolist()
     ]
-    return Committed(slots, np.full(num_rows, steps), drawn, rows.sequence[slots], ended, [])
+    return Committed(decoded, slots, rows.sequence[slots], [], ended)
 
 
 def commit_rows(rows: Rows, plan: StepPlan, outcome: StepOutcome, first_row: int) -> Committed:
@@ -99,7 +125,7 @@ def commit_rows(rows: Rows, plan: StepPlan, outcome: StepOutcome, first_row: int
     No row before `first_row` may have drafts, and each must draw.
     """
     drawing = at = first_row
-    kept: list[tuple[Sequence, list[int]]] = []
+    kept: list[Drawn] = []
     ended: list[tuple[Sequence, FinishReason]] = []
     failed = set(outcome.failed.tolist()) if outcome.failed is not None else set()
     columns = (plan.slots, plan.starts, plan.counts, plan.drafts, plan.samples)
@@ -121,12 +147,12 @@ def commit_rows(rows: Rows, plan: StepPlan, outcome: StepOutcome, first_row: int
         drawn, reason = _until_stop(rows, slot, end, drawn)
         _advance(rows, slot, end, drawn)
         if drawn:
-            kept.append((sequence, drawn))
+            kept.append(Drawn(sequence, slot, drawn))
         if reason is None and end == rows.limit[slot]:
             reason = "length"
         if reason is not None:
             ended.append((sequence, reason))
-    return _committed(kept, ended)
+    return Committed(_NO_DECODES, _NO_SLOTS, _NO_SEQUENCES, kept, ended)
 
 
 def fail_rows(rows: Rows, plan: StepPlan, error: str) -> Committed:
@@ -138,21 +164,7 @@ def fail_rows(rows: Rows, plan: StepPlan, error: str) -> Committed:
         if sequence.status is not Status.ENDING:
             sequence.error = error
             ended.append((sequence, "error"))
-    return _committed([], ended)
-
-
-def _committed(kept: list[tuple[Sequence, list[int]]], ended: list[tuple[Sequence, FinishReason]]) -> Committed:
-    sequences = [sequence for sequence, _ in kept]
-    column = np.empty(len(kept), object)
-    column[:] = sequences
-    return Committed(
-        np.array([sequence.slot for sequence in sequences], np.int64),
-        np.array([len(drawn) for _, drawn in kept], np.int64),
-        np.array([token for _, drawn in kept for token in drawn], np.int64),
-        column,
-        ended,
-        sequences,
-    )
+    return Committed(_NO_DECODES, _NO_SLOTS, _NO_SEQUENCES, [], ended)
 
 
 def _until_stop(rows: Rows, slot: int, end: int, drawn: list[int]) -> tuple[list[int], FinishReason | None]:
@@ -170,7 +182,7 @@ def _until_stop(rows: Rows, slot: int, end: int, drawn: list[int]) -> tuple[list
 def _advance(rows: Rows, slot: int, end: int, drawn: list[int]) -> None:
     """Positions up to `end`, and those of accepted drafts, are valid; the last drawn token is the next to compute."""
     more = max(0, len(drawn) - 1)
-    if rows.tokens.size and drawn:
+    if rows.has_tokens and drawn:
         rows.tokens[slot, end : end + len(drawn)] = drawn
     rows.committed[slot] = end + more
     rows.planned[slot] += more

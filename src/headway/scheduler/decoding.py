@@ -47,7 +47,7 @@ class Decoding:
         depth = self._depth(len(slots))
         drafts = self._drafts(slots, depth) if depth else {}
         short = starts >= rows.capacity[slots]
-        if short.any():
+        if np.count_nonzero(short):
             slots, starts = self._find_blocks(slots, starts, slots[short], plan_number)
             if len(slots) < len(short):
                 drafts = {}
@@ -58,7 +58,7 @@ class Decoding:
     def _ready(self) -> Ints:
         running = self.running
         if self._membership != running.membership:
-            self._slots = np.flatnonzero(running.rows.decoding)
+            self._slots = running.rows.decoding.nonzero()[0]
             self._membership = running.membership
             self._prefix_groups = None
         if not running.in_flight:

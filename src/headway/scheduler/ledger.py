@@ -18,40 +18,59 @@ def share(total: int, weights: Ints) -> Ints:
     return shares
 
 
-_DEVICE_NS, _HOST_NS, _STEPS, _COMPUTED, _DRAFTED, _ACCEPTED = range(6)
+def share_beside(total: int, ones: int, weights: list[int]) -> Ints:
+    """The same for `ones` rows of weight 1 and then those of `weights`: quicker where these are few."""
+    weight_sum = ones + sum(weights)
+    parts = [divmod(total * weight, weight_sum) for weight in (1, *weights)]
+    rows = [ones, *[1] * len(weights)]
+    missing = total - sum(whole * n for (whole, _), n in zip(parts, rows, strict=True))
+    raised = [0] * len(parts)
+    for i in sorted(range(len(parts)), key=lambda i: -parts[i][1]):
+        raised[i] = min(missing, rows[i])
+        missing -= raised[i]
+    shares = np.empty(ones + len(weights), np.int64)
+    shares[:ones] = parts[0][0]
+    shares[: raised[0]] += 1
+    shares[ones:] = [whole + more for (whole, _), more in zip(parts[1:], raised[1:], strict=True)]
+    return shares
 
 
 class Ledger:
-    """Running totals of each slot since its owner took it: one row a slot, one column a quantity."""
+    """Running totals of each slot since its owner took it: one row a quantity, one column a slot."""
 
     def __init__(self, max_running: int) -> None:
-        self._totals = np.zeros((max_running, 6), np.int64)
+        self._totals = np.zeros((6, max_running), np.int64)
+        self._device_ns, self._host_ns, self._steps, self._computed, self._drafted, self._accepted = self._totals
 
-    def charge(self, slots: Ints, counts: Ints, device_ns: int, host_ns: int) -> None:
-        """Divides a step among rows with `counts` tokens each."""
-        self._totals[slots, _DEVICE_NS] += share(device_ns, counts)
-        self._totals[slots, _HOST_NS] += share(host_ns, counts)
-        self._totals[slots, _STEPS] += 1
-        self._totals[slots, _COMPUTED] += counts
+    def charge(self, slots: Ints, counts: Ints, num_decodes: int, device_ns: int, host_ns: int) -> None:
+        """Divides a step among rows with `counts` tokens each: one each for the first `num_decodes`."""
+        if num_decodes:
+            others = counts[num_decodes:].tolist()
+            self._device_ns[slots] += share_beside(device_ns, num_decodes, others)
+            self._host_ns[slots] += share_beside(host_ns, num_decodes, others)
+        else:
+            self._device_ns[slots] += share(device_ns, counts)
+            self._host_ns[slots] += share(host_ns, counts)
+        self._steps[slots] += 1
+        self._computed[slots] += counts
 
     def charge_decodes(self, slots: Ints, steps: int, device_ns: int, host_ns: int) -> None:
         """The same where every row has one token in each of `steps` steps."""
-        device_each, device_left = divmod(device_ns, len(slots))
-        host_each, host_left = divmod(host_ns, len(slots))
-        self._totals[slots] += (device_each, host_each, steps, steps, 0, 0)
-        if device_left:
-            self._totals[slots[:device_left], _DEVICE_NS] += 1
-        if host_left:
-            self._totals[slots[:host_left], _HOST_NS] += 1
+        for totals, total in ((self._device_ns, device_ns), (self._host_ns, host_ns)):
+            each, left = divmod(total, len(slots))
+            totals[slots] += each
+            totals[slots[:left]] += 1
+        self._steps[slots] += steps
+        self._computed[slots] += steps
 
     def note_drafts(self, slots: Ints, drafted: Ints, drawing: Ints, accepted: Ints) -> None:
-        self._totals[slots, _DRAFTED] += drafted
-        self._totals[drawing, _ACCEPTED] += accepted
+        self._drafted[slots] += drafted
+        self._accepted[drawing] += accepted
 
     def close(self, slot: int, before: Receipt) -> Receipt:
         """Adds the slot's totals to what its owner was charged in earlier slots, and clears them."""
-        device_ns, host_ns, steps, computed, drafted, accepted = self._totals[slot].tolist()
-        self._totals[slot] = 0
+        device_ns, host_ns, steps, computed, drafted, accepted = self._totals[:, slot].tolist()
+        self._totals[:, slot] = 0
         return Receipt(
             device_share_ns=before.device_share_ns + device_ns,
             host_share_ns=before.host_share_ns + host_ns,

@@ -94,7 +94,7 @@ class Prompts:
         rows.planned[slot] = start + count
         rows.last_plan[slot] = plan_number
         if start + count == known:
-            draws = known < rows.limit[slot]
+            draws = bool(known < rows.limit[slot])
             rows.known[slot] += draws
             self.running.prompt_planned(sequence, draws)
         return Chunk(slot, start, count, draws)

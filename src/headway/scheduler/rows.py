@@ -39,6 +39,7 @@ class Rows:
         self.tables = [np.zeros((size, width), np.int64) for _ in config.groups]
         self.first_block = [np.zeros(size, np.int64) for _ in config.groups]
         """Leading table entries that the row no longer holds (they fell out of the window)."""
+        self.has_tokens = config.token_ids
         self.tokens = np.zeros((size, config.max_context if config.token_ids else 0), np.int32)
         self.more_stop_tokens: dict[int, frozenset[int]] = {}
         """Rows with more than one stop token."""
@@ -61,7 +62,7 @@ class Rows:
         self.stop_token[slot] = stops[0] if len(stops) == 1 else NO_TOKEN
         if len(stops) > 1:
             self.more_stop_tokens[slot] = frozenset(stops)
-        if sequence.tokens.size:
+        if self.has_tokens:
             self.tokens[slot, : sequence.num_tokens] = sequence.tokens
         return slot
 
