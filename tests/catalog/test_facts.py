@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import csv
 import json
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
 
 from headway.catalog import Catalog, CatalogError, load_catalog
 from headway.catalog.price import COLUMNS as PRICE_COLUMNS
+
+DATA = Path(str(files("headway.catalog"))) / "data"
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +34,14 @@ def test_what_is_uncertain_is_marked(catalog: Catalog) -> None:
     assert {f.status for f in catalog.chip("jalapeno").figures.values()} <= {"rumour", "announced"}
     assert catalog.chip("jalapeno").figures["hbm_bytes"].status == "rumour"
     assert catalog.system("hgx-h100").figures["scaleup_latency_s"].status == "rumour"
+
+
+@pytest.mark.parametrize("table", sorted(DATA.glob("*.csv")), ids=lambda table: table.stem)
+def test_what_has_no_source_is_a_rumour(table: Path) -> None:
+    """A note to verify something later is no source."""
+    for row in csv.DictReader(table.read_text().splitlines()):
+        assert not {"unsourced", "verify"} & set(row["source"].replace("(", " ").split()), row
+        assert "no source found" not in row["source"] or row["status"] == "rumour", row
 
 
 def test_a_rate_that_nobody_published_is_not_guessed(catalog: Catalog) -> None:
