@@ -5,6 +5,7 @@ The brain never sees those lengths: a row's last token is the stop token, all ot
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -25,6 +26,7 @@ TOKEN = 1
 MAX_JUMP = 4096
 """Steps in one jump at most: bounds the arrays."""
 NO_TOKEN_YET = -1
+_NO_STEP_YET = -2
 
 Ints = npt.NDArray[np.int64]
 _FULL = Span()
@@ -69,9 +71,9 @@ class ModelledExecutor:
         self._steps = 0
         self._step = Step(0, 0, 0)
         self._several: Steps | None = None
-        self._ends_ns: list[int] = []
+        self._ends_ns: list[int] | Ints = []
         """When each step of the plan is over, host included."""
-        self._last_end_ns = NO_TOKEN_YET
+        self._last_end_ns = _NO_STEP_YET
         self._facts: list[AnswerKeys] = []
         self.gaps = TokenGaps()
         self.bound_ns = [0] * len(BOUNDS)
@@ -101,7 +103,7 @@ class ModelledExecutor:
                 self._jump(plan, min(plan.repeats, int(self._left[plan.slots].min()), MAX_JUMP))
                 return
         else:
-            self._draws = plan.slots if plan.samples.all() else plan.slots[plan.samples]
+            self._draws = plan.slots[plan.samples]
         self._single(plan)
 
     def _single(self, plan: StepPlan) -> None:
@@ -125,19 +127,16 @@ class ModelledExecutor:
         pairs, reads, writes = zip(*sums, strict=True) if sums else ((), (), ())
         self._several = several = self._timer.several(steps, n, n, n, pairs, reads, writes)
         self._steps = steps
-        self._ends_ns = (np.cumsum(several.device_ns + several.host_ns) + self._world.now_ns).tolist()
+        self._ends_ns = (several.device_ns + several.host_ns).cumsum() + self._world.now_ns
 
     @property
     def done_ns(self) -> int:
         """When what was submitted will be done."""
-        return self._ends_ns[self._steps - 1]
+        return int(self._ends_ns[self._steps - 1])
 
     def cut(self) -> bool:
         """Something has happened: the step that runs now is the last of its plan. True if that changes anything."""
-        ends, now_ns = self._ends_ns, self._world.now_ns
-        steps = self._steps
-        while steps > 1 and ends[steps - 2] > now_ns:
-            steps -= 1
+        steps = min(self._steps, bisect_right(self._ends_ns, self._world.now_ns) + 1)
         changed = steps < self._steps
         self._steps = steps
         return changed
@@ -148,13 +147,14 @@ class ModelledExecutor:
             raise RuntimeError("no plan is in flight")
         self._plan = None
         device_ns = self._account(steps)
-        self._left[draws] -= steps
+        left = self._left[draws] - steps
+        self._left[draws] = left
         token_ids = np.ones(steps * len(draws), np.int64)  # TOKEN
+        over = (left == 0).nonzero()[0]
+        if len(over):
+            token_ids[over - len(draws)] = STOP
+            self._complete(draws[over])
         if len(draws):
-            over = self._left[draws] == 0
-            if over.any():
-                token_ids[-len(draws) :][over] = STOP
-                self._complete(draws[over])
             self._note_gaps(steps)
         return StepOutcome(plan.number, token_ids, steps=steps, device_ns=device_ns)
 
@@ -211,15 +211,16 @@ class ModelledExecutor:
     def _note_gaps(self, steps: int) -> None:
         """Nearly always, whoever draws has drawn in the step before."""
         draws, ends, several = self._draws, self._ends_ns, self._several
-        last = self._last_ns[draws]
-        usual = int(np.count_nonzero(last == self._last_end_ns)) if self._last_end_ns >= 0 else 0
-        if usual:
-            self.gaps.add_one(ends[0] - self._last_end_ns, usual)
-        if usual < len(draws):
-            self.gaps.add((ends[0] - last)[(last >= 0) & (last != self._last_end_ns)])
+        first_ns, last_ns = int(ends[0]), self._last_ns[draws]
+        unusual = last_ns[last_ns != self._last_end_ns].tolist()
+        if len(unusual) < len(draws):
+            self.gaps.add_one(first_ns - self._last_end_ns, len(draws) - len(unusual))
+        for ns in unusual:
+            if ns != NO_TOKEN_YET:
+                self.gaps.add_one(first_ns - ns, 1)
         if several is not None and steps > 1:
             self.gaps.add(several.device_ns[1:steps] + several.host_ns, len(draws))
-        self._last_ns[draws] = self._last_end_ns = ends[steps - 1]
+        self._last_ns[draws] = self._last_end_ns = int(ends[steps - 1])
 
 
 def step_sums(spans: Sequence[Span], starts: Ints, counts: Ints) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
@@ -232,9 +233,9 @@ def step_sums(spans: Sequence[Span], starts: Ints, counts: Ints) -> tuple[Sequen
 def _sums(span: Span, starts: Ints, counts: Ints) -> tuple[int, int, int]:
     """Pairs, reads and writes of a step's rows together."""
     if span == _FULL:
-        ends, tokens = int(starts.sum()) + int(counts.sum()), int(counts.sum())
-        squares = int((counts * (2 * starts + counts)).sum())
-        return (squares + tokens) // 2, ends, tokens
+        tokens = int(counts.sum())
+        squares = int(counts @ (2 * starts + counts))
+        return (squares + tokens) // 2, int(starts.sum()) + tokens, tokens
     return tuple(int(rule(starts, counts).sum()) for rule in (span.pairs, span.reads, span.writes))  # type: ignore[return-value]
 
 
@@ -242,7 +243,8 @@ def _sums_of_decodes(span: Span, starts: Ints, steps: int) -> tuple[Ints, Ints, 
     """The same for each of `steps` steps [steps], in which every row moves on by one token."""
     n = len(starts)
     if span == _FULL:
-        seen = int(starts.sum()) + n * np.arange(1, steps + 1)
+        first = int(starts.sum()) + n
+        seen = np.arange(first, first + n * steps, n)
         return seen, seen, n
     moved = starts[:, None] + np.arange(steps)
     ones = np.ones_like(moved)

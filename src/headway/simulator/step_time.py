@@ -124,12 +124,12 @@ class StepTime:
 
     def _bounds(self, parts: tuple[Any, ...], steps: int) -> Ints | int:
         """Where every part grows evenly, what is longest at both ends is longest in between."""
-        first, last = (
-            [float(part[i]) if isinstance(part, np.ndarray) else part for part in parts] for i in (0, steps - 1)
-        )
-        bound = first.index(max(first))
-        if self._even and bound == last.index(max(last)):
-            return bound
+        if self._even:
+            ends = [(part.item(0), part.item(-1)) if isinstance(part, np.ndarray) else (part, part) for part in parts]
+            first, last = zip(*ends, strict=True)
+            bound: int = first.index(max(first))
+            if bound == last.index(max(last)):
+                return bound
         bounds: Ints = np.argmax([np.broadcast_to(part, steps) for part in parts], axis=0)
         return bounds
 
@@ -153,6 +153,8 @@ class StepTime:
             op_compute_s = op.flops(tokens, sampled, pairs, reads, larger, smaller) * op.flop_s[tokens]
             op_memory_s = op.moved_bytes(tokens, sequences, sampled, reads, writes) * op.byte_s
             compute_s, memory_s = compute_s + op_compute_s, memory_s + op_memory_s
+            if self._overlaps:
+                continue
             busy_s = busy_s + larger(op_compute_s, op_memory_s)
             if self._exposed:
                 busy_s = busy_s + self._exposed * smaller(op_compute_s, op_memory_s)

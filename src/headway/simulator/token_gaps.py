@@ -29,7 +29,7 @@ class TokenGaps:
         else:
             mantissa, exponent = np.frexp(gaps_ns.astype(np.float64))
             buckets = exponent.astype(np.int64) * _PARTS + ((mantissa - 0.5) * (2 * _PARTS)).astype(np.int64)
-            self._counts += np.bincount(buckets, minlength=len(self._counts)) * times
+            self._counts[least : most + 1] += np.bincount(buckets - least, minlength=most + 1 - least) * times
         self.num += len(gaps_ns) * times
         self.total_ns += int(gaps_ns.sum()) * times
 
