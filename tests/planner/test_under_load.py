@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from dataclasses import asdict, replace
 
 import numpy as np
@@ -17,7 +19,7 @@ from headway.arithmetic.step_shape import decode, prefill
 from headway.planner.deployment import Deployment
 from headway.planner.lengths import Lengths
 from headway.planner.pareto import pareto_report
-from headway.planner.split import BUSIEST, best_pool, split
+from headway.planner.split import BUSIEST, best_pools, split
 from headway.planner.sweep import Sweep, sweeps
 from headway.planner.under_load import Load, Steps, mixed
 from headway.roofline import calibration
@@ -111,26 +113,39 @@ def test_pools_keep_up_with_one_another(fitted: bool) -> None:
     for sweep in found:
         pools = sweep.pools
         assert pools is not None
-        cost = replace(sweep.where, cut=pools.prefill_cut).prompt(CHAT.new)
+        each_s = np.array([replace(sweep.where, cut=pool.where.cut).prompt(CHAT.new).each_s for pool in pools.pools])
         requests_per_s = sweep.load.rate * pools.decode_replicas / CHAT.output
-        assert (requests_per_s * cost.each_s <= pools.prefill_replicas * BUSIEST * (1 + 1e-6)).all()
+        busy = requests_per_s * each_s[pools.chosen]
+        assert (busy <= pools.prefill_replicas * BUSIEST * (1 + 1e-6)).all()
         assert (sweep.chips <= 16).all()
         assert (pools.prefill_replicas >= 1).all()
         assert (pools.decode_replicas >= 1).all()
-        assert (sweep.load.ttft_s >= cost.alone_s).all()
+        alone_s = np.array([pool.prompt.alone_s for pool in pools.pools])
+        assert (sweep.load.ttft_s >= alone_s[pools.chosen]).all()
+
+
+def test_no_other_number_of_replicas_would_take_fewer_chips() -> None:
+    for sweep in (s for s in swept(CHAT, max_chips=8) if s.kind == "split"):
+        assert sweep.pools is not None
+        for j in range(0, len(sweep.batches), 9):
+            need = sweep.load.rate[j] / CHAT.output
+            decode, chips = sweep.where.cut.chips, sweep.chips[j] / sweep.pools.decode_replicas[j]
+            for pool, d in itertools.product(sweep.pools.pools, range(1, 9)):
+                p = max(1, math.ceil(need * pool.prompt.each_s * d / pool.busiest - 1e-9))
+                all_chips = p * pool.where.cut.chips + d * decode
+                assert all_chips > 8 or all_chips / d >= chips - 1e-9
 
 
 def test_a_tight_ttft_leaves_replicas_for_prompts_idle() -> None:
     where = deployed("llama-3.1-8b", fitted=True, tensor=1)
-    prompt = where.prompt(CHAT.new)
-    easy, tight = (best_pool([(where, prompt)], CHAT, slo) for slo in (None, prompt.alone_s * 1.3))
-    assert easy is not None
-    assert tight is not None
+    batch = np.array([32])
+    prompt, step = where.prompt(CHAT.new), where.cost(where.decode_shape(batch, CHAT.middle))
+    found = [(where, Steps(batch, step, prompt))]
+    (easy,), (tight,) = (best_pools(found, CHAT, slo) for slo in (None, prompt.alone_s * 1.3))
     assert tight.busiest < easy.busiest == BUSIEST
-    assert best_pool([(where, prompt)], CHAT, prompt.alone_s) is None
-    assert best_pool([(where, prompt)], Lengths(8192, 0, 1), None) is None
-    step, batch = where.cost(where.decode_shape(np.array([32]), CHAT.middle)), np.array([32])
-    times = [split(where, step, batch, pool, CHAT, 72)[0].ttft_s[0] for pool in (easy, tight)]
+    assert best_pools(found, CHAT, prompt.alone_s) == ()
+    assert best_pools(found, Lengths(8192, 0, 1), None) == ()
+    times = [split(found, [pool], CHAT, 72)[0].load.ttft_s[0] for pool in (easy, tight)]
     assert times[1] <= prompt.alone_s * 1.3 < times[0]
 
 

@@ -16,7 +16,7 @@ from headway.arithmetic.spans import Ints
 from headway.catalog import System
 from headway.planner.deployment import USABLE, Deployment
 from headway.planner.lengths import Lengths
-from headway.planner.split import Flags, Pools, best_pool, split
+from headway.planner.split import Flags, Pools, best_pools, split
 from headway.planner.under_load import Load, Steps, longest, mixed
 from headway.roofline import Calibration, StepCost
 
@@ -96,7 +96,7 @@ class Sweep:
             replicas=1 if pools is None else int(pools.decode_replicas[j]),
             parallelism=self.where.cut,
             prefill_replicas=0 if pools is None else int(pools.prefill_replicas[j]),
-            prefill_parallelism=None if pools is None else pools.prefill_cut,
+            prefill_parallelism=None if pools is None else pools.cut(j),
             weight_format=self.where.precision.weights.name,
             kv_format=self.where.precision.kv.name,
             batch=int(self.batches[j]),
@@ -183,22 +183,20 @@ def _decoding(tried: Iterator[Deployment], context: int) -> Iterator[Sweep]:
 
 
 def _serving(tried: Iterator[Deployment], lengths: Lengths, max_chips: int, ttft_s: float | None) -> Iterator[Sweep]:
-    """All of one system and format: they have one fit, and share the pool for prompts."""
-    found, steps = [], []
+    """All of one system and format: they have one fit, and share what computes prompts."""
+    rooms, found = [], []
     for where, most, batches, step in _steps(tried, lengths.middle):
-        found.append((where, most))
-        steps.append(Steps(batches, step, where.prompt(lengths.new, lengths.cached)))
-    fitted = found[0][0].fitted if found else None
-    for (where, most), each, load in zip(found, steps, mixed(steps, lengths, fitted), strict=True):
-        yield Sweep(where, "mixed", each.batch, most, load)
-    prompts = [(where, each.prompt) for (where, _), each in zip(found, steps, strict=True)]
-    pool = best_pool(prompts, lengths, ttft_s)
-    if pool is None:
+        rooms.append(most)
+        found.append((where, Steps(batches, step, where.prompt(lengths.new, lengths.cached))))
+    if not found:
         return
-    for (where, most), each in zip(found, steps, strict=True):
-        load, pools, room = split(where, each.decode, each.batch, pool, lengths, max_chips)
-        if room.any():
-            yield Sweep(where, "split", each.batch[room], most, load, pools)
+    loads = mixed([steps for _, steps in found], lengths, found[0][0].fitted)
+    for (where, steps), most, load in zip(found, rooms, loads, strict=True):
+        yield Sweep(where, "mixed", steps.batch, most, load)
+    if pools := best_pools(found, lengths, ttft_s):
+        for (where, steps), most, parts in zip(found, rooms, split(found, pools, lengths, max_chips), strict=True):
+            if parts.room.any():
+                yield Sweep(where, "split", steps.batch[parts.room], most, parts.load, parts.pools)
 
 
 def _steps(tried: Iterator[Deployment], context: int) -> Iterator[tuple[Deployment, int, Ints, StepCost]]:

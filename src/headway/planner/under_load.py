@@ -49,8 +49,6 @@ def mixed(found: Sequence[Steps], lengths: Lengths, fitted: Calibration | None) 
     The floor hides arithmetic behind reading and reads the weights once for both; a fit adds what was measured. By
     Little's law a request is there for batch / rate, and never do the chips give more time than there is.
     """
-    if not found:
-        return []
     batch = np.concatenate([s.batch for s in found])
     step_s = np.concatenate([s.decode.step_s for s in found])
     alone_s = np.concatenate([np.full(len(s.batch), s.prompt.alone_s) for s in found])
