@@ -1,0 +1,36 @@
+"""Effects that every textbook of LLM serving tells, as simulations: `python docs/effects.py [--check] [NAME…]`.
+
+Each function in EFFECTS makes a page of docs/effects: points, a run for each, a chart. It takes the share of the page's
+requests that are to be made: tests make fewer.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+import effect_pages as pages
+from effect_fleets import routing
+from effect_pages import Effect
+from effect_steps import batching, chunking, frontier, overload, preemption, reservation, sram
+
+EFFECTS: dict[str, Callable[[float], Effect]] = {
+    effect.__name__: effect
+    for effect in (batching, reservation, chunking, frontier, routing, sram, overload, preemption)
+}
+
+
+def main(arguments: list[str]) -> int:
+    """1 if a page is stale under --check."""
+    names = [name for name in arguments if name != "--check"]
+    if unknown := [name for name in names if name not in EFFECTS]:
+        print(f"no such effect: {', '.join(unknown)}; there are {', '.join(EFFECTS)}", file=sys.stderr)
+        return 2
+    stale = [name for name in names or EFFECTS if pages.write(name, EFFECTS[name](1.0), "--check" in arguments)]
+    if stale:
+        print(f"{'stale' if '--check' in arguments else 'written'}: {', '.join(stale)}", file=sys.stderr)
+    return int("--check" in arguments and bool(stale))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
