@@ -11,7 +11,8 @@ import click
 _UNITS = {"": 1, "B": 1}
 _UNITS |= {f"{prefix}B": 1000**power for power, prefix in enumerate(("k", "M", "G", "T"), 1)}
 _UNITS |= {f"{prefix}iB": 1024**power for power, prefix in enumerate(("K", "M", "G", "T"), 1)}
-_TIME = re.compile(r"(\d{1,15}(?:\.\d{1,9})?) ?(ms|s)")
+_TIMES = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_TIME = re.compile(rf"(\d{{1,15}}(?:\.\d{{1,9}})?) ?({'|'.join(_TIMES)})")
 _SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,6})?) ?([A-Za-z]{0,3})")
 
 
@@ -49,7 +50,7 @@ class KVTierSize(ByteSize):
 
 
 class Seconds(click.FloatRange):
-    """More than nothing and less than two weeks: a number of seconds, or one with the unit s or ms."""
+    """More than nothing and less than two weeks: a number of seconds, or one with a unit, as 500ms or 10min."""
 
     name = "seconds"
 
@@ -58,7 +59,7 @@ class Seconds(click.FloatRange):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         if match := _TIME.fullmatch(str(value)):
-            value = float(match[1]) * (0.001 if match[2] == "ms" else 1.0)
+            value = float(match[1]) * _TIMES[match[2]]
         seconds = float(super().convert(value, param, ctx))
         if math.isnan(seconds):
             self.fail(f"{value!r} is not a number of seconds", param, ctx)

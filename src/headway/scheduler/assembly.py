@@ -98,11 +98,18 @@ class Assembly:
         rows, slots = self.running.rows, decodes.slots
         to_limit = int((rows.limit[slots] - 1 - decodes.starts).min())
         to_border = int((rows.capacity[slots] - decodes.starts).min())
-        if to_limit > to_border and self.config.late_blocks and not self.running.cache.has_windows:
+        if to_limit > to_border and self._may_find_blocks_late():
             return max(1, self._steps_with_blocks(decodes, to_border, to_limit))
         return max(1, min(to_limit, to_border))
 
+    def _may_find_blocks_late(self) -> bool:
+        """Not while transfers are under way: what they find when they end depends on what was evicted by then."""
+        return self.config.late_blocks and not self.running.cache.has_windows and self.transfers.is_idle
+
     def _watches_the_clock(self) -> bool:
+        """Where the next plan may depend on when this one ends, or on when a block behind a window was let go."""
+        if self.running.cache.has_windows and (self.config.tiers or self.config.kv_ttl_ns is not None):
+            return True
         return self.queue.next_deadline_ns() is not None or self.transfers.next_deadline_ns() is not None
 
     def _steps_with_blocks(self, decodes: DecodeRows, enough: int, wanted: int) -> int:

@@ -36,6 +36,10 @@ class Saves:
     def has_new(self) -> bool:
         return bool(self._new)
 
+    @property
+    def is_idle(self) -> bool:
+        return not self._active
+
     def active(self) -> list[Save]:
         return list(self._active.values())
 

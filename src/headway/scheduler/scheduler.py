@@ -17,6 +17,7 @@ from headway.scheduler.decoding import Decoding
 from headway.scheduler.facts import AnswerKeys, Fact
 from headway.scheduler.kv_cache import KVCache
 from headway.scheduler.laws import check_laws
+from headway.scheduler.memory_use import MemoryUse, memory_use
 from headway.scheduler.prompts import Prompts
 from headway.scheduler.refusal import Invalid, NeverFits
 from headway.scheduler.request import FinishReason, Request
@@ -176,6 +177,11 @@ class Scheduler:
             drafts_total=self._drafts,
             drafts_accepted_total=self._drafts_accepted,
         )
+
+    def memory_use(self, now_ns: int) -> tuple[MemoryUse, ...]:
+        """The device, then the tiers."""
+        self._pass_time(now_ns)
+        return memory_use(self._cache, self._transfers)
 
     @property
     def is_idle(self) -> bool:

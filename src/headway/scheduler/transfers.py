@@ -48,6 +48,10 @@ class Transfers:
         self.blocks_loaded: Counter[str] = Counter()
         """By tier."""
 
+    @property
+    def is_idle(self) -> bool:
+        return not self._active and self.saves.is_idle
+
     def active_loads(self) -> list[Load]:
         return [transfer.load for transfer in self._active.values()]
 
