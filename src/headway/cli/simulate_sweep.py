@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -31,9 +31,10 @@ def simulate_grid(options: dict[str, Any]) -> None:
     from headway.simulator.sweep import grid, sweep
 
     axes = axes_of(options["sweep"], options["given"])
-    _check_values(options, axes)
     _check_chart(options, list(axes))
-    points = grid(axes, lambda values: _identity(options_at(options, values)))
+    _check_values(options, axes)
+    digest = cache(_digest)
+    points = grid(axes, lambda values: _identity(options_at(options, values), digest))
     rows: dict[str, Row] = {}
     interrupted = False
     with sweep_progress(len(points)) as advance:
@@ -87,13 +88,15 @@ def _place(options: Mapping[str, Any]) -> Place:
 
 
 def _check_values(options: dict[str, Any], axes: Mapping[str, Sequence[Any]]) -> None:
-    """Each value beside the first ones of the other axes: names, formats, files and contradictions. What does not fit
-    is for its own row to say.
+    """Names, formats, files and contradictions, each beside the first values of the other axes. Numbers are checked
+    already, and what does not fit is for its own row to say.
     """
     first = {name: values[0] for name, values in axes.items()}
+    _check_point(options_at(options, first))
     for name, values in axes.items():
-        for value in values:
-            _check_point(options_at(options, first | {name: value}))
+        for value in values[1:]:
+            if isinstance(value, str):
+                _check_point(options_at(options, first | {name: value}))
 
 
 def _check_point(options: dict[str, Any]) -> None:
@@ -110,21 +113,21 @@ def _check_point(options: dict[str, Any]) -> None:
         return
 
 
-def _identity(options: Mapping[str, Any]) -> dict[str, Any]:
+def _identity(options: Mapping[str, Any], digest: Callable[[Path], str]) -> dict[str, Any]:
     """What a result depends on: options, and what is in the files that they name."""
-    known = {name: _content(value) for name, value in options.items() if name not in NOT_READ}
+    known = {name: _content(value, digest) for name, value in options.items() if name not in NOT_READ}
     # Which options were given matters only beside those that a machine file sets.
     return known | {"given": known["given"] if _files(options["system"]) else []}
 
 
-def _content(value: Any) -> Any:
+def _content(value: Any, digest: Callable[[Path], str]) -> Any:
     if isinstance(value, Path):
-        return _digest(value)
+        return digest(value)
     if isinstance(value, frozenset):
         return sorted(value)
     if isinstance(value, tuple):
-        return [_content(item) for item in value]
-    return [value, *map(_digest, files)] if isinstance(value, str) and (files := _files(value)) else value
+        return [_content(item, digest) for item in value]
+    return [value, *map(digest, files)] if isinstance(value, str) and (files := _files(value)) else value
 
 
 def _files(text: str) -> list[Path]:
@@ -133,7 +136,6 @@ def _files(text: str) -> list[Path]:
     return [path for path in paths if path.suffix in ENDINGS or (path / "config.json").is_file()]
 
 
-@cache
 def _digest(path: Path) -> str:
     """Of a file, or of all files in a directory. Raises SweepError for what cannot be read again for each point."""
     from headway.simulator.sweep import SweepError

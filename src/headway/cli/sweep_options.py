@@ -93,7 +93,8 @@ def options_at(options: Mapping[str, Any], values: Mapping[str, Any]) -> dict[st
     swept: dict[str, Any] = {}
     for name, value in values.items():
         param = _option(name)
-        swept[str(param.name)] = _parsed(param, value)
+        if value != DEFAULT:
+            swept[str(param.name)] = _parsed(param, value)
     return {**options, **swept, "given": options["given"] | swept.keys()}
 
 
@@ -101,7 +102,7 @@ def _values(param: click.Option, text: str, listed: str) -> tuple[Any, ...]:
     texts = [value.strip() for value in listed.split(";" if ";" in listed else ",")]
     if "" in texts:
         raise click.UsageError(f"--sweep {text!r}: write NAME=V1,V2 (or NAME=V1;V2 where values have commas)")
-    values = tuple(_plain(value, _parsed(param, value)) for value in texts)
+    values = tuple(_plain(param, value) for value in texts)
     if len(set(values)) < len(values):
         raise click.UsageError(f"--sweep {text!r}: a value is there twice")
     return values
@@ -122,9 +123,9 @@ def _option(name: str) -> click.Option:
 
 
 def _parsed(param: click.Option, value: Any) -> Any:
-    context = click.get_current_context()
-    return param.get_default(context) if value == DEFAULT else param.process_value(context, str(value))
+    return param.process_value(click.get_current_context(), str(value))
 
 
-def _plain(text: str, value: Any) -> Any:
-    return value if text != DEFAULT and isinstance(value, int | float) else text
+def _plain(param: click.Option, text: str) -> Any:
+    value = text if text == DEFAULT else _parsed(param, text)
+    return value if isinstance(value, int | float) else text

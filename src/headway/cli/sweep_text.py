@@ -91,7 +91,7 @@ def _cell(measure: Measure, result: Mapping[str, Any]) -> str:
 
 def _line(cells: Sequence[str], widths: Sequence[int], left: int) -> str:
     """The first `left` cells are words, the others numbers."""
-    pairs = zip(cells, widths, strict=False)
+    pairs = zip(cells, [*widths, 0], strict=False)
     return "  " + "  ".join(f"{c:<{w}}" if i < left else f"{c:>{w}}" for i, (c, w) in enumerate(pairs)).rstrip()
 
 

@@ -56,7 +56,7 @@ def sweep_chart(points: Sequence[Point], axes: Chosen, title: str | None = None)
     base = {"x": _axis("x", axes.x, rows), "y": _axis("y", axes.y, rows)}
     if axes.by is not None:
         base["color"] = _colour(axes.by, order)
-    layers = _frontier(rows, base) if axes.is_frontier else _lines(base, axes)
+    layers = _frontier(rows, base) if axes.is_frontier else _lines(rows, base, axes)
     return {
         "$schema": SCHEMA,
         "title": {"text": title or _title(axes), "subtitle": _subtitle(points, axes)},
@@ -72,8 +72,8 @@ def _row(i: int, values: Mapping[str, Any], result: Mapping[str, Any], axes: Cho
     if x is None or y is None:
         return None
     by = "" if axes.by is None else said(values[axes.by])
-    rest = ", ".join(f"{name} {said(values[name])}" for name in axes.rest)
-    return {"x": x, "y": y, "by": by, "rest": rest, "index": i}
+    rest = [said(values[name]) for name in axes.rest]
+    return {"x": x, "y": y, "by": by, "rest": ", ".join(rest), "index": i}
 
 
 def _at(axis: str | Measure, values: Mapping[str, Any], result: Mapping[str, Any]) -> Any:
@@ -88,13 +88,17 @@ def said(value: Any) -> str:
     return ("off", "on")[value] if isinstance(value, bool) else str(value)
 
 
-def _lines(base: dict[str, Any], axes: Chosen) -> list[dict[str, Any]]:
-    """In the order of the sweep."""
+def _lines(rows: list[dict[str, Any]], base: dict[str, Any], axes: Chosen) -> list[dict[str, Any]]:
+    """Points joined in the order of the sweep."""
     apart = {"detail": {"field": "by"}, "order": {"field": "index"}, "tooltip": _tooltip()}
     if axes.rest:
-        apart["strokeDash"] = {"field": "rest", "type": "nominal", "title": None, "sort": None}
-    mark = {"type": "line", "point": {"filled": True, "size": 45}, "strokeWidth": 1.8}
-    return [{"mark": mark, "encoding": {**base, **apart}}]
+        domain = list(dict.fromkeys(row["rest"] for row in sorted(rows, key=lambda row: int(row["index"]))))
+        scale, legend = {"domain": domain}, {"symbolType": "stroke", "symbolSize": 400}
+        title = _words(axes.rest)
+        apart["strokeDash"] = {"field": "rest", "type": "nominal", "title": title, "scale": scale, "legend": legend}
+    line = {"mark": {"type": "line", "strokeWidth": 1.8}, "encoding": {**base, **apart}}
+    dots = {"mark": {"type": "point", "filled": True, "size": 45}, "encoding": {**base, "tooltip": _tooltip()}}
+    return [line, dots]
 
 
 def _frontier(rows: list[dict[str, Any]], base: dict[str, Any]) -> list[dict[str, Any]]:
@@ -118,8 +122,9 @@ def _frontier(rows: list[dict[str, Any]], base: dict[str, Any]) -> list[dict[str
         },
     ]
     if len(rows) <= MOST_LABELS:
-        text = {"type": "text", "dy": -10, "fontSize": 9}
-        layers.append({"mark": text, "encoding": {"x": base["x"], "y": base["y"], "text": {"field": "rest"}}})
+        encoding = {"x": base["x"], "y": base["y"], "text": {"field": "rest"}}
+        text = {"type": "text", "dx": 8, "dy": -8, "align": "left", "fontSize": 9, "color": "#555"}
+        layers.append({"transform": [{"filter": "datum.own"}], "mark": text, "encoding": encoding})
     return layers
 
 
@@ -140,7 +145,7 @@ def _axis(field: str, axis: str | Measure, rows: Sequence[Mapping[str, Any]]) ->
     if any(isinstance(value, str) for value in values):
         return {"field": field, "type": "ordinal", "sort": None, "title": title, "axis": {"labelAngle": 0}}
     wide = bool(values) and 0 < WIDE * min(values) < max(values)
-    scale = {"type": "log"} if wide else {"zero": True}
+    scale = {"type": "log", "nice": False, "padding": 10} if wide else {"zero": True}
     share = isinstance(axis, Measure) and axis.unit == "%"
     return {
         "field": field,
@@ -181,5 +186,11 @@ def _subtitle(points: Sequence[Point], axes: Chosen) -> list[str]:
         for name in ("workload", "model", "chip", "chips", "cost_model")
         if len(found := {str(result.get(name)) for _, result in points}) == 1
     ]
-    said = ["; ".join(same)]
-    return [*said, "simulated; filled: on the frontier of all, right and up is better"] if axes.is_frontier else said
+    if not axes.is_frontier:
+        return ["; ".join(same)]
+    labels = f"; labels: {_words(axes.rest)}" if axes.rest else ""
+    return ["; ".join(same), f"filled: on the frontier of all, right and up is better{labels}"]
+
+
+def _words(names: Sequence[str]) -> str:
+    return ", ".join(name.replace("-", " ") for name in names)

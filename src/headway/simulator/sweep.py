@@ -10,10 +10,12 @@ if __name__ == "__main__":
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from importlib.metadata import version
-from itertools import islice, product
+from itertools import product
+from math import prod
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -71,10 +73,9 @@ def grid(axes: Mapping[str, Sequence[Any]], identity: Callable[[Values], Any] = 
     """The product of the axes, the last one fastest. `identity`: all that a result depends on, as JSON can hold it,
     beside the version of headway. Raises SweepError.
     """
-    combined = islice(product(*axes.values()), MAX_POINTS + 1)
-    points = [dict(zip(axes, values, strict=True)) for values in combined]
-    if len(points) > MAX_POINTS:
+    if prod(map(len, axes.values())) > MAX_POINTS:
         raise SweepError(f"more than {MAX_POINTS:,} points: sweep fewer values")
+    points = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
     return [Point(values, digest(identity(values))) for values in points]
 
 
@@ -107,15 +108,16 @@ def sweep(
             for point in points:
                 if point.digest in ended:
                     on_row(Row(point, ended[point.digest]))
-        for row in _rows(rest, run, place or Processes()):
-            file.add(row)
-            ended[row.point.digest] = row.ended
-            if on_row is not None:
-                on_row(row)
+        with closing(_rows(rest, run, place or Processes())) as rows:
+            for row in rows:
+                file.add(row)
+                ended[row.point.digest] = row.ended
+                if on_row is not None:
+                    on_row(row)
     return [Row(point, ended[point.digest]) for point in points]
 
 
-def _rows(points: Sequence[Point], run: Run, place: Place) -> Iterator[Row]:
+def _rows(points: Sequence[Point], run: Run, place: Place) -> Generator[Row, None, None]:
     for index, ended in place(run, [point.values for point in points]):
         yield Row(points[index], ended)
 
