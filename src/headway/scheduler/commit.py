@@ -77,6 +77,8 @@ def check_outcome(plan: StepPlan, outcome: StepOutcome) -> None:
     drawing = np.count_nonzero(plan.samples)
     expected = drawing * outcome.steps
     if outcome.accepted is not None:
+        if len(outcome.accepted) != drawing:
+            raise OutcomeError(f"step {plan.number}: drafts of {len(outcome.accepted)} rows where {drawing} drew")
         expected += int(outcome.accepted.sum())
     if outcome.number != plan.number:
         raise OutcomeError(f"outcome of step {outcome.number} where step {plan.number} was due")

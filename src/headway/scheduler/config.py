@@ -73,6 +73,9 @@ class SchedulerConfig:
             raise ConfigError(f"block_size must be a power of two, not {self.block_size}")
         if self.max_running < 1:
             raise ConfigError(f"max_running must be at least 1, not {self.max_running}")
+        for name, least in (("max_context", 1), ("max_sessions", 0)):
+            if getattr(self, name) < least:
+                raise ConfigError(f"{name} must be at least {least}, not {getattr(self, name)}")
         if self.max_step_tokens < self.max_running:
             raise ConfigError(
                 f"max_step_tokens ({self.max_step_tokens}) must be at least max_running ({self.max_running}), "

@@ -7,7 +7,7 @@ feeds it to a fresh brain and compares every decision.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
@@ -25,6 +25,11 @@ from headway.scheduler.sequence import Finished
 VERSION = 1
 
 
+Ns = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
+Whole = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
+Token = Annotated[int, msgspec.Meta(ge=-(1 << 31), lt=1 << 31)]
+
+
 class Record(msgspec.Struct, frozen=True, tag_field="event", tag=str.lower):
     pass
 
@@ -40,31 +45,31 @@ class Header(Record, frozen=True):
 
 
 class Add(Record, frozen=True):
-    now_ns: int
+    now_ns: Ns
     id: str
-    num_prompt_tokens: int
-    max_tokens: int
-    tokens: list[int] | None
-    num_tokens: int
+    num_prompt_tokens: Whole
+    max_tokens: Whole
+    tokens: list[Token] | None
+    num_tokens: Whole
     block_keys: list[str]
-    stop_token_ids: tuple[int, ...]
-    priority: int
+    stop_token_ids: tuple[Token, ...]
+    priority: Whole
     session: str | None
     salt: str
-    deadline_ns: int | None
+    deadline_ns: Whole | None
     sampling: Sampling
     refused: str | None = None
 
 
 class Finish(Record, frozen=True):
-    now_ns: int
+    now_ns: Ns
     id: str
     reason: FinishReason
 
 
 class Arrived(Record, frozen=True):
-    now_ns: int
-    transfer: int
+    now_ns: Ns
+    transfer: Whole
     ok: bool
 
 
@@ -78,24 +83,24 @@ class Tell(Record, frozen=True):
 class Plan(Record, frozen=True):
     """`digest` is None where the answer was `wake_ns` or nothing."""
 
-    now_ns: int
-    number: int | None = None
+    now_ns: Ns
+    number: Whole | None = None
     digest: str | None = None
-    rows: int = 0
-    tokens: int = 0
-    wake_ns: int | None = None
+    rows: Whole = 0
+    tokens: Whole = 0
+    wake_ns: Whole | None = None
 
 
 class Commit(Record, frozen=True):
-    now_ns: int
-    number: int
-    submitted_ns: int
-    done_ns: int
-    device_ns: int
-    steps: int
-    token_ids: list[int]
-    accepted: list[int] | None = None
-    failed: list[int] | None = None
+    now_ns: Ns
+    number: Whole
+    submitted_ns: Ns
+    done_ns: Ns
+    device_ns: Ns
+    steps: Whole
+    token_ids: list[Token]
+    accepted: list[Token] | None = None
+    failed: list[Token] | None = None
     error: str | None = None
 
 
@@ -216,16 +221,28 @@ def replay(
     header = first[1]
     if header.version != VERSION:
         raise StepLogError(f"line 1: version {header.version} where this program reads {VERSION}")
-    scheduler = Scheduler(header.config)
+    scheduler = _scheduler(header.config)
     ended: dict[str, Finished] = {}
     steps = 0
     for number, record in records:
-        _feed(scheduler, record, number, ended, on_plan)
+        try:
+            _feed(scheduler, record, number, ended, on_plan)
+        except StepLogError:
+            raise
+        except (ValueError, OverflowError) as error:
+            raise StepLogError(f"line {number}: {error}") from None
         if on_record is not None:
             on_record(record, scheduler)
         steps += isinstance(record, Plan) and record.digest is not None
         ended.update((finished.id, finished) for finished in scheduler.take_ended())
     return scheduler, steps
+
+
+def _scheduler(config: SchedulerConfig) -> Scheduler:
+    try:
+        return Scheduler(config)
+    except (ValueError, OverflowError, MemoryError) as error:
+        raise StepLogError(f"line 1: config: {error or 'out of memory'}") from None
 
 
 def _feed(

@@ -13,6 +13,8 @@ from headway.scheduler.step_log import Add, AnyRecord, Ended, Header, StepLogErr
 from headway.workload.call import Call, Workload, WorkloadError
 from headway.workload.lines import read_lines
 
+MAX_TOKENS = 1 << 31
+
 
 def log_lines(path: Path, on_cut: Callable[[int], object] | None = None) -> Iterator[bytes]:
     """Lines up to one that its writer could not finish: the last, without its end. `on_cut` gets its number.
@@ -39,32 +41,43 @@ def read_step_log(path: Path) -> Workload:
     """Refused requests, and those whose end is not in the log or brought no token, are left out. The log is read
     whole: lengths stand behind arrivals. Raises WorkloadError.
     """
-    adds: list[Add] = []
+    adds: list[tuple[int, Add]] = []
     outputs: dict[str, int] = {}
-    block_size = 0
-    for record in _records(path):
+    block_size = last_ns = 0
+    for line, record in _records(path):
         if isinstance(record, Header):
             block_size = record.config.block_size
         elif isinstance(record, Add) and record.refused is None:
-            adds.append(record)
+            if record.now_ns < last_ns:
+                raise WorkloadError(f"{path}: line {line}: now_ns is before that of the request above")
+            last_ns = record.now_ns
+            adds.append((line, record))
         elif isinstance(record, Ended):
             outputs[record.id] = record.receipt.tokens_generated
-    kept = [add for add in adds if outputs.get(add.id)]
+    kept = [(line, add) for line, add in adds if outputs.get(add.id, 0) > 0]
     if not kept:
         raise WorkloadError(f"{path}: no request in this step log has an end")
-    first_ns, hasher = kept[0].now_ns, BlockHasher(block_size, b"")
-    calls = [_call(add, outputs[add.id], first_ns, hasher) for add in kept]
+    first_ns, hasher = kept[0][1].now_ns, BlockHasher(block_size, b"")
+    calls = []
+    for line, add in kept:
+        try:
+            calls.append(_call(add, outputs[add.id], first_ns, hasher))
+        except ValueError as error:
+            raise WorkloadError(f"{path}: line {line}: {error}") from None
     return Workload("step log", [(call,) for call in calls], block_size, num_calls=len(calls))
 
 
-def _records(path: Path) -> list[AnyRecord]:
+def _records(path: Path) -> list[tuple[int, AnyRecord]]:
     try:
-        return [record for _, record in read(log_lines(path))]
+        return list(read(log_lines(path)))
     except StepLogError as error:
         raise WorkloadError(f"{path}: {error}") from None
 
 
 def _call(add: Add, output: int, first_ns: int, hasher: BlockHasher) -> Call:
+    """Raises ValueError for numbers that are none."""
+    if not 1 <= add.num_prompt_tokens <= MAX_TOKENS or output > MAX_TOKENS:
+        raise ValueError(f"a prompt of {add.num_prompt_tokens} tokens and an answer of {output}")
     keys = [bytes.fromhex(key) for key in add.block_keys]
     if add.tokens is not None:
         tokens = np.array(add.tokens[: add.num_prompt_tokens], np.int32)
