@@ -12,6 +12,7 @@ import click
 
 from headway.cli.one_line import INTERRUPTED, in_options
 from headway.cli.quantities import Policy, Seconds
+from headway.cli.replica_options import cut_of, feed_forward_of, replica_options
 from headway.cli.simulate_chart import drawing
 from headway.cli.simulate_checks import FIELDS, check_load, check_replay
 from headway.cli.simulate_machine import cost_model, given_options, with_machine
@@ -41,16 +42,7 @@ RATE = click.FloatRange(0, 1e9, min_open=True)
 @click.option("--system", default="hgx-h100", show_default=True, help="By name, or a file of headway calibrate.")
 @click.option("--replicas", type=click.IntRange(1, 4096), default=1, show_default=True)
 @click.option("--router", default="round-robin", show_default=True, help="round-robin, least-work, session, prefix.")
-@click.option(
-    "--tensor",
-    type=click.IntRange(1, 4096),
-    default=1,
-    show_default=True,
-    help="Chips that share a replica.",
-)
-@click.option(
-    "--expert", type=click.IntRange(1, 4096), default=1, show_default=True, help="Chips that share the experts."
-)
+@replica_options
 @click.option("--weights", default="bf16", show_default=True, help="Number format of the weights.")
 @click.option("--experts", help="Number format of the routed experts.  [default: as --weights]")
 @click.option("--kv", default="bf16", show_default=True, help="Number format of the cache.")
@@ -203,7 +195,6 @@ def _table(options: Mapping[str, Any], setup: Setup) -> AbstractContextManager[S
 def setup_of(options: dict[str, Any]) -> Setup:
     from headway.arithmetic.formats import precision
     from headway.arithmetic.hf_config import shape_from_config
-    from headway.arithmetic.parallelism import Parallelism
     from headway.catalog import load_catalog
     from headway.simulator.simulation import Setup
 
@@ -214,7 +205,8 @@ def setup_of(options: dict[str, Any]) -> Setup:
         model=shape_from_config(options.get("config") or catalog.config(options["model"])),
         system=system,
         precision=precision(options["weights"], options["kv"], options["experts"]),
-        cut=Parallelism(tensor=options["tensor"], expert=options["expert"]),
+        cut=cut_of(options),
+        feed_forward=feed_forward_of(options, catalog),
         calibration=catalog.calibration(system.chip.name, engine or "") if fitted else None,
         host_gap_s=options["host_gap"],
         num_replicas=options["replicas"],

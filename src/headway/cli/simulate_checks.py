@@ -7,9 +7,11 @@ from typing import Any
 
 import click
 
+from headway.cli.replica_options import REPLICA
+
 _REPLAY = frozenset(("replay", "as_json", "trace_out", "trace_limit"))
 _WHAT_IF = frozenset(("replay", "as_json", "changes"))
-_PRICED = frozenset(("system", "tensor", "expert", "overlays"))
+_PRICED = frozenset(("system", *REPLICA, "overlays"))
 """Read for joules and dollars of what was logged, once --system says on what."""
 _TIMED = frozenset(("model", "weights", "experts", "kv", "calibrated", "host_gap"))
 """Read for the step times of another system."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headway.cli.replica_options import REPLICA, chips_text
 from headway.cli.simulate_machine import with_machine
 
 if TYPE_CHECKING:
@@ -16,8 +17,7 @@ MOST_POOLS = 64
 FIELDS = (
     "replicas",
     "system",
-    "tensor",
-    "expert",
+    *(name.replace("_", "-") for name in REPLICA),
     "weights",
     "experts",
     "kv",
@@ -86,7 +86,7 @@ def _converted(name: str, value: str, text: str) -> Any:
 
 def fleet_text(setup: Setup) -> str:
     """What it runs on, in words."""
-    return " and ".join(f"{p.num_replicas} x {p.cut.chips} {p.system.chip.name}" for p in setup.all_pools)
+    return " and ".join(f"{p.num_replicas} x {chips_text(p)}" for p in setup.all_pools)
 
 
 def described_fleet(setup: Setup) -> Mapping[str, Any]:
@@ -95,7 +95,7 @@ def described_fleet(setup: Setup) -> Mapping[str, Any]:
     return {
         "system": ", ".join(dict.fromkeys(p.system.name for p in pools)),
         "chip": ", ".join(dict.fromkeys(p.system.chip.name for p in pools)),
-        "chips": sum(p.cut.chips * p.num_replicas for p in pools),
+        "chips": sum(p.chips * p.num_replicas for p in pools),
         "replicas": sum(p.num_replicas for p in pools),
         "fleet": fleet_text(setup),
     }

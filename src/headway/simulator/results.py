@@ -61,6 +61,11 @@ class Price:
         watts, usd = self.power_w, self.usd_per_hour
         return Price(None if watts is None else watts * chips, None if usd is None else usd * chips)
 
+    def plus(self, other: Price) -> Price:
+        """Not published if one of the two is not."""
+        watts, usd = _sum((self.power_w, other.power_w)), _sum((self.usd_per_hour, other.usd_per_hour))
+        return Price(watts, usd)
+
     @property
     def usd_per_s(self) -> float | None:
         return None if self.usd_per_hour is None else self.usd_per_hour / 3600

@@ -10,20 +10,24 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from headway.arithmetic.formats import Precision
 from headway.arithmetic.parallelism import Parallelism
 from headway.roofline import coefficients
+from headway.roofline.split import FEED_FORWARD
 from headway.scheduler.config import ConfigError, SchedulerConfig
 from headway.simulator.fleet import Fleet, FleetConfig
 from headway.simulator.kv_memory import USABLE, cache_group_blocks
 from headway.simulator.pools import Pool
 from headway.simulator.record import Record
 from headway.simulator.results import PoolUse, Price, Results, Slo, Summary
-from headway.simulator.step_time import StepTime
+from headway.simulator.split_time import FeedForwardSide, SplitTime
+from headway.simulator.staged_time import step_timer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from headway.arithmetic.matrices import Part
     from headway.arithmetic.shape import ModelShape
     from headway.catalog import Figure, System
     from headway.scheduler.config import CacheGroup
+    from headway.simulator.executor import Timer
     from headway.simulator.observer import Observer
     from headway.workload.call import Workload
 
@@ -45,6 +49,8 @@ class Setup:
     system: System
     precision: Precision = field(default_factory=Precision)
     cut: Parallelism = field(default_factory=Parallelism)
+    feed_forward: FeedForwardSide | None = None
+    """Where it is on other chips than attention, which then is all that `system` and `cut` are of."""
     calibration: Mapping[str, Figure] | None = None
     host_gap_s: float | None = None
     """None: what the calibration says, or HOST_GAP_S."""
@@ -76,7 +82,8 @@ class Setup:
         """Raises ShapeError if there is no room for the model, ConfigError for numbers that contradict each other."""
         groups = self._groups()
         context = self.max_context or self.model.max_context
-        growing = [group.num_blocks * self.block_size for group in groups if group.kind == "full"]
+        ranks = self.cut.data
+        growing = [group.num_blocks // ranks * self.block_size for group in groups if group.kind == "full"]
         return SchedulerConfig(
             groups=groups,
             block_size=self.block_size,
@@ -93,12 +100,16 @@ class Setup:
         )
 
     def _groups(self) -> tuple[CacheGroup, ...]:
+        elsewhere: tuple[Part, ...] = ()
+        if self.feed_forward is not None:
+            self.feed_forward.check_fits(self.model, self.precision, self.usable_memory)
+            elsewhere = FEED_FORWARD
         chip, size, rows = self.system.chip, self.block_size, self.max_running
         return cache_group_blocks(
-            self.model, chip, self.precision, self.cut, size, rows, self.usable_memory, self.num_blocks
+            self.model, chip, self.precision, self.cut, size, rows, self.usable_memory, self.num_blocks, elsewhere
         )
 
-    def step_time(self) -> StepTime:
+    def step_time(self) -> Timer:
         """Raises CatalogError where the chip or its links publish too little, ConfigError for a gap that is no time."""
         known = None if self.calibration is None else coefficients(self.calibration)
         gap_s = self.host_gap_s
@@ -106,17 +117,22 @@ class Setup:
             gap_s = HOST_GAP_S if known is None else 0.0
         if not 0 <= gap_s < math.inf:
             raise ConfigError(f"host_gap_s must be a time, not {gap_s}")
-        return StepTime(self.model, self.precision, self.cut, self.system, self.max_step_tokens, known, gap_s)
-
-    @property
-    def price(self) -> Price:
-        """Of one chip."""
-        chip = self.system.chip
-        return Price(chip.tdp_w, chip.rent_usd_per_hour or chip.tco_usd_per_hour)
+        model, p, most = self.model, self.precision, self.max_step_tokens
+        if self.feed_forward is None:
+            return step_timer(model, p, self.cut, self.system, most, known, gap_s)
+        if known is not None:
+            raise ConfigError("no fit is of a replica on two systems: with --ffn-system steps are at their floor")
+        return SplitTime(model, p, self.cut, self.system, self.feed_forward, most, gap_s)
 
     @property
     def replica_price(self) -> Price:
-        return self.price.times(self.cut.chips)
+        mine, other = _price(self.system, self.cut.chips), self.feed_forward
+        return mine if other is None else mine.plus(_price(other.system, other.chips))
+
+    @property
+    def chips(self) -> int:
+        """Of a replica."""
+        return self.cut.chips + (self.feed_forward.chips if self.feed_forward else 0)
 
     @property
     def fleet_context(self) -> int:
@@ -131,6 +147,11 @@ class Setup:
             for p in self.all_pools
         )
         return FleetConfig(pools, self.router, self.max_output_tokens, self.jumps)
+
+
+def _price(system: System, chips: int) -> Price:
+    chip = system.chip
+    return Price(chip.tdp_w, chip.rent_usd_per_hour or chip.tco_usd_per_hour).times(chips)
 
 
 def simulate(
@@ -167,6 +188,6 @@ def simulate(
 
 def _uses(setup: Setup, fleet: Fleet) -> list[PoolUse]:
     return [
-        PoolUse(pool.system.name, pool.cut.chips, pool.replica_price, [r.executor for r in fleet.of_pool(number)])
+        PoolUse(pool.system.name, pool.chips, pool.replica_price, [r.executor for r in fleet.of_pool(number)])
         for number, pool in enumerate(setup.all_pools)
     ]

@@ -1,0 +1,81 @@
+"""`headway simulate` with replicas of every cut, and with the feed-forward on other chips."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from headway.cli import main
+
+FEW = ("--requests", "6", "--input-tokens", "300", "--output-tokens", "12", "--rate", "100")
+SPLIT = ("--model", "llama-3.1-70b", "--weights", "fp8", "--system", "hgx-b200")
+
+
+def called(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["simulate", *FEW, *arguments])
+
+
+def answer(*arguments: str) -> dict[str, Any]:
+    result = called(*arguments, "--json")
+    assert result.exit_code == 0, result.output
+    found: dict[str, Any] = json.loads(result.output)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("arguments", "chips"),
+    [
+        (("--data", "4"), 4),
+        (("--context-parallel", "2", "--tensor", "2"), 4),
+        (("--pipeline", "2"), 2),
+        (("--model", "deepseek-v3", "--weights", "fp8", "--system", "hgx-h200", "--data", "16", "--expert", "16"), 16),
+        (("--pool", "data=2,pipeline=2", "--pool", "replicas=2,context-parallel=2"), 8),
+    ],
+)
+def test_every_cut_runs_and_counts_its_chips(arguments: tuple[str, ...], chips: int) -> None:
+    found = answer(*arguments)
+    assert (found["finished"], found["chips"]) == (6, chips)
+    assert found["output_tokens_per_s_per_chip"] == pytest.approx(found["output_tokens_per_s"] / chips)
+
+
+def test_a_sequence_has_the_blocks_of_one_data_group() -> None:
+    one, two = (("--num-blocks", str(20 * n), "--data", str(n)) for n in (1, 2))
+    assert answer(*one)["finished"] == answer(*two)["finished"] == 6
+    assert answer("--num-blocks", "20", "--data", "2")["refused"] == {"never_fits": 6}
+
+
+def test_both_kinds_of_chips_of_a_split_replica_are_counted_paid_and_fed() -> None:
+    mine = answer(*SPLIT, "--data", "2", "--ffn-system", "hgx-h200", "--ffn-chips", "4")
+    assert (mine["chips"], mine["fleet"]) == (6, "1 x 2 b200-sxm + 4 h200-sxm")
+    both = [answer("--model", "llama-3.1-8b", "--system", name) for name in ("hgx-b200", "hgx-h200")]
+    watts, usd_per_s = (
+        [found[field] / found[of] for found in both]
+        for field, of in (("energy_j", "busy_s"), ("cost_usd", "duration_s"))
+    )
+    assert mine["energy_j"] == pytest.approx(mine["busy_s"] * (2 * watts[0] + 4 * watts[1]))
+    assert mine["cost_usd"] == pytest.approx(mine["duration_s"] * (2 * usd_per_s[0] + 4 * usd_per_s[1]))
+
+
+def test_what_is_not_published_is_not_guessed_and_the_whole_domain_is_taken() -> None:
+    found = answer(*SPLIT, "--data", "2", "--ffn-system", "lpx-256")
+    assert (found["chips"], found["energy_j"], found["cost_usd"]) == (258, None, None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--ffn-chips", "8"), "--ffn-chips needs --ffn-system"),
+        ((*SPLIT, "--ffn-system", "lpx-256", "--ffn-chips", "100"), "--ffn-chips 126 would do"),
+        ((*SPLIT, "--ffn-system", "hgx-h200", "--pipeline", "2"), "--data, --tensor and --context-parallel only"),
+        (("--system", "hgx-h100", "--calibrated", "vllm", "--ffn-system", "hgx-h200"), "steps are at their floor"),
+        (("--ffn-system", "nowhere"), "nowhere"),
+        (("--data", "3", "--expert", "2"), "expert parallelism 2 does not divide"),
+    ],
+)
+def test_a_mistake_gets_one_line(arguments: tuple[str, ...], message: str) -> None:
+    result = called(*arguments)
+    assert result.exit_code != 0
+    assert message in result.output.splitlines()[-1]
