@@ -135,6 +135,15 @@ def test_what_does_not_go_down_at_once_goes_after_it() -> None:
     assert serve(d, "b", PROMPT) == 24
 
 
+def test_the_head_of_a_sequence_outlives_its_tail() -> None:
+    """Copied in pieces, head first; then another needs half of the room."""
+    d = drive(Tier("dram", 10), num_blocks=8)
+    serve(d, "a", PROMPT)
+    serve(d, "b", OTHER)
+    forget(d)
+    assert serve(d, "c", PROMPT) == 3 * 4
+
+
 def test_copies_are_bounded() -> None:
     """Copies that never end take a share of the device and no more, and requests go on."""
     d = drive(Tier("dram", 500), num_blocks=80)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -46,6 +47,13 @@ class KVCache:
     def at(self, now_ns: int) -> None:
         for pool in self.pools:
             pool.at(now_ns)
+
+    def used(self, keys: Iterable[bytes]) -> None:
+        """The tail first, so that it goes before the head."""
+        for key in reversed(list(keys)):
+            for pool in self.pools:
+                if (block := pool.find(key)) is not None:
+                    pool.touch(block)
 
     # What is here
 
