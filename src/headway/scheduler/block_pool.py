@@ -32,7 +32,8 @@ class BlockPool:
         """Since when nobody holds it."""
         self._index: dict[bytes, int] = {}
         self._keys: list[bytes | None] = [None] * num_blocks
-        self._refs = [0] * num_blocks
+        self._more_holders: dict[int, int] = {}
+        """Of blocks that several hold: how many do beside the first."""
 
     @property
     def num_available(self) -> int:
@@ -76,17 +77,13 @@ class BlockPool:
             self._evict()
         blocks = self._free[-count:]
         del self._free[-count:]
-        refs = self._refs
-        for block in blocks:
-            refs[block] = 1
         return blocks
 
     def hold(self, blocks: Iterable[int]) -> None:
         """One more holder for each of these valid blocks."""
         for block in blocks:
-            if not self._refs[block]:
-                del self._cached[block]
-            self._refs[block] += 1
+            if self._cached.pop(block, None) is None:
+                self._more_holders[block] = self._more_holders.get(block, 0) + 1
 
     def hold_keys(self, keys: Iterable[bytes]) -> list[int]:
         """The blocks of those of the keys that are valid here, each with one more holder."""
@@ -96,12 +93,12 @@ class BlockPool:
 
     def touch(self, block: int) -> None:
         """Used now: it will be evicted as the last."""
-        if not self._refs[block]:
+        if block in self._cached:
             self._cached[block] = self.now_ns
             self._cached.move_to_end(block)
 
     def num_evictable(self, blocks: Sequence[int]) -> int:
-        return sum(not self._refs[block] for block in blocks)
+        return sum(block in self._cached for block in blocks)
 
     def publish(self, block: int, key: bytes) -> bool:
         """Makes a held block findable. False where the key already has a block, or the block a key."""
@@ -113,15 +110,22 @@ class BlockPool:
 
     def release(self, blocks: Sequence[int]) -> None:
         """Gives up one hold on each. Called with a sequence's blocks in order: its tail is evicted before its head."""
-        refs = self._refs
+        if not self._index:  # nothing can be found, so nothing has a second holder
+            self._free.extend(reversed(blocks))
+            return
         for block in reversed(blocks):
-            refs[block] -= 1
-            if refs[block]:
-                continue
-            if self._keys[block] is None:
+            if block in self._more_holders:
+                self._let_go(block)
+            elif self._keys[block] is None:
                 self._free.append(block)
             else:
                 self._cached[block] = self.now_ns
+
+    def _let_go(self, block: int) -> None:
+        """One of several holders does."""
+        self._more_holders[block] -= 1
+        if not self._more_holders[block]:
+            del self._more_holders[block]
 
     def _evict(self) -> None:
         block, _ = self._cached.popitem(last=False)
@@ -133,21 +137,22 @@ class BlockPool:
 
     def holds(self) -> dict[int, int]:
         """How often each held block is held."""
-        return {block: refs for block, refs in enumerate(self._refs) if refs}
+        idle = {*self._free, *self._cached}
+        return {block: 1 + self._more_holders.get(block, 0) for block in range(self.num_blocks) if block not in idle}
 
     def check(self) -> None:
         """Raises AssertionError unless the laws of the pool hold: for tests, and when the brain is idle."""
-        held = {block for block in range(self.num_blocks) if self._refs[block]}
-        free, cached = set(self._free), set(self._cached)
+        free, cached, held = set(self._free), set(self._cached), set(self.holds())
         checks = (
             len(free) == len(self._free),
             len(free) + len(cached) + len(held) == self.num_blocks,
-            not (free & cached or free & held or cached & held),
+            not (free & cached),
             all(self._keys[block] is None for block in free),
             all(self._keys[block] is not None for block in cached),
             all(self._keys[block] == key for key, block in self._index.items()),
             len(self._index) == sum(key is not None for key in self._keys),
-            min(self._refs) >= 0,
+            all(block in held and self._keys[block] is not None for block in self._more_holders),
+            all(more > 0 for more in self._more_holders.values()),
         )
         if not all(checks):
             raise AssertionError(f"block pool is inconsistent: {checks}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -47,7 +47,9 @@ class Committed:
 
     def joined(self, after: Committed) -> Committed:
         """With what rows after the plain decodes drew."""
-        return replace(self, others=after.others, ended=self.ended + after.ended)
+        return Committed(
+            self.decoded, self.decoded_slots, self.decoded_sequences, after.others, self.ended + after.ended
+        )
 
     @property
     def perhaps_first(self) -> list[Sequence]:

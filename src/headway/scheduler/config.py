@@ -54,7 +54,7 @@ class SchedulerConfig:
     """False in simulation: requests carry lengths and block keys only."""
     late_blocks: bool = False
     """The body reads no block tables: the blocks of repeated steps are found at their commit, so that a jump may cross
-    block borders, and no rows are grouped by their prefix."""
+    block borders, and plans name neither table entries nor rows with one prefix."""
     batching: Literal["continuous", "static"] = "continuous"
     reservation: Literal["demand", "worst_case"] = "demand"
     speculation: Speculation | None = None

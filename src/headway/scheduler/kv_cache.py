@@ -38,10 +38,15 @@ class KVCache:
         self.groups = config.groups
         self.pools = [BlockPool(group.num_blocks, config.kv_ttl_ns) for group in config.groups]
         self.is_positional = [group.kind != "state" for group in config.groups]
+        self._positional = [pool for pool, grows in zip(self.pools, self.is_positional, strict=True) if grows]
+        self._states = [pool for pool, grows in zip(self.pools, self.is_positional, strict=True) if not grows]
         self.has_windows = any(group.window for group in config.groups)
         self.can_reuse = config.prefix_caching and all(self.is_positional)
         self._block_tokens = np.zeros((self.pools[0].num_blocks, config.block_size), np.int32)
         """Token ids of the first group's findable blocks, compared on a hit."""
+        self._no_changes = tuple(NO_CHANGE for _ in self.groups)
+        self._no_hit = Hit(0, tuple(0 for _ in self.groups), tuple([] for _ in self.groups))
+        self._tells_tables = not config.late_blocks
         self._changes: list[list[tuple[Ints, Ints, Ints]]] = [[] for _ in config.groups]
 
     def at(self, now_ns: int) -> None:
@@ -64,6 +69,8 @@ class KVCache:
     def find_prefix(self, sequence: Sequence, max_blocks: int) -> Hit:
         """The longest reusable prefix of at most `max_blocks` blocks."""
         found = self._verified(sequence, self._longest_run(sequence.keys, max_blocks)) if self.can_reuse else 0
+        if not found:
+            return self._no_hit
         first = tuple(self.first_needed(group, found * self.config.block_size) for group in self.groups)
         blocks = tuple(
             [block for key in sequence.keys[start:found] if (block := pool.find(key)) is not None]
@@ -130,8 +137,9 @@ class KVCache:
     def _enter(self, rows: Rows, g: int, slot: int, start: int, blocks: list[int]) -> None:
         if blocks:
             rows.tables[g][slot, start : start + len(blocks)] = blocks
-            indices = np.arange(start, start + len(blocks))
-            self._changes[g].append((np.full(len(blocks), slot), indices, np.array(blocks, np.int64)))
+            if self._tells_tables:
+                indices = np.arange(start, start + len(blocks))
+                self._changes[g].append((np.full(len(blocks), slot), indices, np.array(blocks, np.int64)))
 
     def grow(self, rows: Rows, slot: int, num_tokens: int) -> None:
         """Blocks for the row's first `num_tokens` positions. The caller has checked that there are enough."""
@@ -152,7 +160,8 @@ class KVCache:
             if self.is_positional[g]:
                 blocks = np.array(pool.allocate(len(slots)), np.int64)
                 rows.tables[g][slots, indices] = blocks
-                self._changes[g].append((slots, indices, blocks))
+                if self._tells_tables:
+                    self._changes[g].append((slots, indices, blocks))
         rows.capacity[slots] += size
 
     def grow_rows(self, rows: Rows, slots: Ints, num_tokens: Ints) -> None:
@@ -169,11 +178,14 @@ class KVCache:
             if self.is_positional[g]:
                 blocks = np.array(pool.allocate(total), np.int64)
                 rows.tables[g][slots[of_row], indices] = blocks
-                self._changes[g].append((slots[of_row], indices, blocks))
+                if self._tells_tables:
+                    self._changes[g].append((slots[of_row], indices, blocks))
         rows.capacity[slots] += missing * size
 
     def take_changes(self) -> tuple[TableChange, ...]:
         """What was entered in the block tables since the last call."""
+        if not self._tells_tables:
+            return self._no_changes
         taken = []
         for g, changes in enumerate(self._changes):
             if len(changes) == 1:
@@ -250,17 +262,7 @@ class KVCache:
 
     def num_available(self) -> int:
         """Entries that every positional group can still give."""
-        return min(
-            (pool.num_available for pool, positional in zip(self.pools, self.is_positional, strict=True) if positional),
-            default=1 << 62,
-        )
+        return min((pool.num_available for pool in self._positional), default=1 << 62)
 
     def num_states_available(self) -> int:
-        return min(
-            (
-                pool.num_available
-                for pool, positional in zip(self.pools, self.is_positional, strict=True)
-                if not positional
-            ),
-            default=1 << 62,
-        )
+        return min((pool.num_available for pool in self._states), default=1 << 62)

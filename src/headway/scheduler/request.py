@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -45,7 +45,7 @@ class Request:
     tokens: npt.NDArray[np.int64] | None = None
     num_tokens: int = 0
     block_keys: tuple[bytes, ...] = ()
-    sampling: Sampling = field(default_factory=Sampling)
+    sampling: Sampling = Sampling()
     stop_token_ids: tuple[int, ...] = ()
     priority: int = 0
     """Smaller is served first."""

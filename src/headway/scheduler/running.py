@@ -44,7 +44,8 @@ class Running:
         """Sequences with more than one token to compute."""
         self.num = 0
         self.reserved = np.zeros(len(config.groups), np.int64)
-        """Worst-case blocks, by group, of all who have a slot."""
+        """Worst-case blocks, by group, of all who have a slot; counted only where they are reserved."""
+        self._reserves = config.reservation == "worst_case"
         self.priorities: Counter[int] = Counter()
         self.membership = 0
         """Changes whenever a row begins or stops decoding."""
@@ -72,7 +73,8 @@ class Running:
             sequence.reused = min(reused, sequence.request.num_prompt_tokens)
         self.cache.adopt(self.rows, sequence, hit)
         self.claims.make(sequence, hit.num_blocks, len(sequence.keys))
-        self.reserved += self.cache.worst_case(sequence.request.limit)
+        if self._reserves:
+            self.reserved += self.cache.worst_case(sequence.request.limit)
         self.priorities[sequence.request.priority] += 1
         self.num += 1
         self.begun.append(sequence)
@@ -126,7 +128,8 @@ class Running:
             self.cache.publish(rows, sequence, full)
         self.cache.release(self.cache.held(rows, slot))
         sequence.charged = self.ledger.close(slot, sequence.charged)
-        self.reserved -= self.cache.worst_case(sequence.request.limit)
+        if self._reserves:
+            self.reserved -= self.cache.worst_case(sequence.request.limit)
         rows.give_back(slot)
         self._released.append(slot)
         self.num -= 1
