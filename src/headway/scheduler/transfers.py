@@ -86,6 +86,7 @@ class Transfers:
         stop = min(stop, start + self._cache.num_available())
         if tier is None or stop == start:
             return None
+        self._cache.used(sequence.keys[:start])  # Or the load could evict what it is to follow.
         blocks = tuple(ints(*pool.allocate(stop - start)) for pool in self._cache.pools)
         keys = tuple(sequence.keys[start:stop])
         load = Load(next(self._numbers), keys, tier, blocks, ints(*self.tiers.hold(tier, keys)))
