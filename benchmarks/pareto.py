@@ -1,8 +1,7 @@
 """How long a whole Pareto sweep takes: one model, four systems, every cut up to 72 chips, 64 batches, two formats.
 
-`python benchmarks/pareto.py [--json] [--repeats N]`: after import, best of N, CPU time beside wall time.
-`--aiconfigurator PATH` asks that command of AISimulate for Llama-3.1-70B on 8 H200 and on 8 B200, one after the other.
-It answers a smaller question (one system, one format, 8 chips) more deeply (prompts, tables of measured kernels).
+`python benchmarks/pareto.py [--json] [--repeats N]`: after import, best of N, CPU time beside wall time; with prompts
+of --context tokens and answers of 1,024, then decode only. `recommendation.py` asks AISimulate as well.
 """
 
 from __future__ import annotations
@@ -10,8 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import platform
-import resource
-import subprocess
 import time
 
 from headway.arithmetic.formats import precision
@@ -56,24 +53,12 @@ def measured(name: str, load: Lengths | int, repeats: int) -> dict[str, object]:
     }
 
 
-def peer(command: str, system: str, context: int) -> dict[str, object]:
-    """Whole run of the command, its imports included. Raises CalledProcessError with its output if it fails."""
-    question = ["cli", "default", "--model-path", "meta-llama/Meta-Llama-3.1-70B", "--system", system]
-    load = ["--total-gpus", "8", "--isl", str(context), "--osl", "512", "--tpot", "20", "--ttft", "4000"]
-    wall, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([command, *question, *load, "--backend", "trtllm"], check=True, capture_output=True, timeout=600)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return {"peer": "aiconfigurator", "system": system, "wall_s": time.perf_counter() - wall, "cpu_s": cpu_s}
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--context", type=int, default=8192)
     parser.add_argument("--model", action="append", default=[])
-    parser.add_argument("--aiconfigurator", metavar="PATH")
     options = parser.parse_args()
     for name in options.model or MODELS:
         for load in (Lengths(options.context, 0, 1024), options.context):
@@ -86,9 +71,6 @@ def main() -> None:
                 f"configurations, {row['frontier_points']:4} on the frontier: {row['wall_s']:.3f} s "
                 f"(CPU {row['cpu_s']:.3f} s, first {row['first_wall_s']:.3f} s)"
             )
-    for system in ("h200_sxm", "b200_sxm") if options.aiconfigurator else ():
-        row = peer(options.aiconfigurator, system, options.context)
-        print(json.dumps(row) if options.json else f"aiconfigurator, {system}: {row['wall_s']:.1f} s")
 
 
 if __name__ == "__main__":
