@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from headway.cli import main
 
-FEW = ("--requests", "6", "--input-tokens", "300", "--output-tokens", "12", "--rate", "100")
+FEW = ("--requests", "6", "--input-tokens", "300", "--output-tokens", "12")
 SPLIT = ("--model", "llama-3.1-70b", "--weights", "fp8", "--system", "hgx-b200")
 
 
@@ -57,6 +58,17 @@ def test_both_kinds_of_chips_of_a_split_replica_are_counted_paid_and_fed() -> No
     )
     assert mine["energy_j"] == pytest.approx(mine["busy_s"] * (2 * watts[0] + 4 * watts[1]))
     assert mine["cost_usd"] == pytest.approx(mine["duration_s"] * (2 * usd_per_s[0] + 4 * usd_per_s[1]))
+
+
+def test_sram_chips_are_quick_for_one_and_gpus_give_more_a_chip(tmp_path: Path) -> None:
+    """As docs/simulator.md tells it."""
+    header = "item,figure,value,unit,status,source,date,note"
+    (tmp_path / "chips.csv").write_text(f"{header}\nlp30,bf16_flops_per_s,615,TFLOP/s,rumour,half of fp8,2026-11,\n")
+    many = ("--weights", "fp8", "--kv", "fp8", "--concurrency", "64", "--requests", "100")
+    sram = ("--system", "lpx-256", "--catalog", str(tmp_path), "--tensor", "32", "--host-gap", "0.00064")
+    lpu, gpu = (answer(*many, *system) for system in (sram, ("--system", "hgx-h100")))
+    assert lpu["interactivity_tokens_per_s"] > 4 * gpu["interactivity_tokens_per_s"]
+    assert gpu["output_tokens_per_s_per_chip"] > 4 * lpu["output_tokens_per_s_per_chip"]
 
 
 def test_what_is_not_published_is_not_guessed_and_the_whole_domain_is_taken() -> None:
