@@ -144,6 +144,15 @@ def test_the_head_of_a_sequence_outlives_its_tail() -> None:
     assert serve(d, "c", PROMPT) == 3 * 4
 
 
+@pytest.mark.parametrize(("token_ns", "loads"), [(None, True), (100, True), (25, False)])
+def test_what_is_computed_sooner_is_not_loaded(token_ns: int | None, loads: bool) -> None:
+    """Six blocks of 4 tokens: 300 + 6 * 100 ns to load, 24 times `token_ns` to compute."""
+    d = drive(Tier("dram", 40, latency_ns=300, block_ns=100), prompt_token_ns=token_ns)
+    serve(d, "a", PROMPT)
+    forget(d)
+    assert (serve(d, "b", PROMPT) == 24) is loads
+
+
 def test_copies_are_bounded() -> None:
     """Copies that never end take a share of the device and no more, and requests go on."""
     d = drive(Tier("dram", 500), num_blocks=80)

@@ -27,6 +27,9 @@ class Tier:
     num_blocks: int
     ttl_ns: int | None = None
     """What nobody used for longer goes. None: only what was used last stays, as far as there is room."""
+    latency_ns: int = 0
+    block_ns: int = 0
+    """How long a load is expected to take: the latency, and this for each block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,9 @@ class SchedulerConfig:
     transfer_timeout_ns: int = 2_000_000_000
     tiers: tuple[Tier, ...] = ()
     """Nearest first. Finished sequences' blocks are copied down, and loaded again where the device has lost them."""
+    prompt_token_ns: int | None = None
+    """How long computing a prompt's token is expected to take: what is computed sooner than loaded is not loaded. None:
+    not known, whatever a tier has is loaded."""
     kv_ttl_ns: int | None = None
     """On the device: blocks that nobody held for longer are given up, though there may be room."""
 

@@ -16,6 +16,7 @@ class Tiers:
 
     def __init__(self, tiers: tuple[Tier, ...]) -> None:
         self.pools = {tier.name: BlockPool(tier.num_blocks, tier.ttl_ns) for tier in tiers}
+        self._speeds = {tier.name: (tier.latency_ns, tier.block_ns) for tier in tiers}
         self.nearest = tiers[0].name if tiers else None
         self.below = {upper.name: lower.name for upper, lower in pairwise(tiers)}
 
@@ -25,6 +26,11 @@ class Tiers:
     def at(self, now_ns: int) -> None:
         for pool in self.pools.values():
             pool.at(now_ns)
+
+    def load_ns(self, tier: str, num_blocks: int) -> int:
+        """How long loading so much is expected to take; 0 where nothing is known."""
+        latency_ns, block_ns = self._speeds.get(tier, (0, 0))
+        return latency_ns + num_blocks * block_ns
 
     def holding(self, key: bytes) -> str | None:
         """The nearest tier that has it."""

@@ -84,7 +84,7 @@ class Transfers:
         while tier is not None and stop < end and self._holding(sequence.keys[stop]) == tier:
             stop += 1
         stop = min(stop, start + self._cache.num_available())
-        if tier is None or stop == start:
+        if tier is None or stop == start or not self._pays(tier, stop - start):
             return None
         self._cache.used(sequence.keys[:start])  # Or the load could evict what it is to follow.
         blocks = tuple(ints(*pool.allocate(stop - start)) for pool in self._cache.pools)
@@ -96,6 +96,12 @@ class Transfers:
         self._new.append(load)
         sequence.status = Status.LOADING
         return stop
+
+    def _pays(self, tier: str, num_blocks: int) -> bool:
+        token_ns = self._cache.config.prompt_token_ns
+        if token_ns is None:
+            return True
+        return self.tiers.load_ns(tier, num_blocks) < num_blocks * self._cache.config.block_size * token_ns
 
     def _holding(self, key: bytes) -> str | None:
         return self.tiers.holding(key) or self._tier_of.get(key)

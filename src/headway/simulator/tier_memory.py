@@ -29,9 +29,11 @@ class TierMemory:
     """Of holding all of it. None: not known."""
 
     def tier(self, block_bytes: float) -> Tier:
-        """As the scheduler knows it: blocks, no times."""
+        """As the scheduler knows it."""
         ttl_ns = None if self.ttl_s is None else round(self.ttl_s * 1e9)
-        return Tier(self.name, min(MAX_BLOCKS, int(self.size_bytes / block_bytes)), ttl_ns)
+        num_blocks = min(MAX_BLOCKS, int(self.size_bytes / block_bytes))
+        block_ns = round(block_bytes / self.bytes_per_s * 1e9)
+        return Tier(self.name, num_blocks, ttl_ns, round(self.latency_s * 1e9), block_ns)
 
 
 def kv_block_bytes(model: ModelShape, precision: Precision, block_size: int) -> float:
