@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import asdict, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -175,6 +176,26 @@ def test_room_for_the_cache_bounds_a_batch() -> None:
         full = sweep.batches[-1] + sweep.where.cut.data * sweep.where.cut.pipeline > sweep.most
         assert (last == "memory_capacity") == (full and sweep.load.bounds[-1] != "compute")
     assert any(s.configuration(len(s.batches) - 1).bound == "memory_capacity" for s in swept(CHAT))
+
+
+def test_groups_of_sequences_compute_prompts_of_their_own() -> None:
+    """A dense model's groups share nothing: a prompt costs the chips of one of them."""
+    for fitted in (False, True):
+        one, four = (deployed("llama-3.1-8b", fitted=fitted, data=data) for data in (1, 4))
+        assert four.prefill_chip_s(8192) == pytest.approx(one.prefill_chip_s(8192))
+
+
+def test_a_fit_says_how_far_off_it_was() -> None:
+    args = ("", model("llama-3.1-8b"), H100, [precision("fp8")], CHAT)
+    fit = FITS["h100-sxm"]
+    assert any(line.startswith(f"h100-sxm: TPOT is off by {fit.median_error:.0%}") for line in _assumed(*args, FITS))
+    guessed = {"h100-sxm": replace(fit, measured_chip=False)}
+    assert any(line.startswith("h100-sxm was never measured") for line in _assumed(*args, guessed))
+    assert not any("TPOT is off" in line for line in _assumed(*args))
+
+
+def _assumed(*args: Any) -> tuple[str, ...]:
+    return pareto_report(*args, max_chips=1).assumptions
 
 
 def test_lengths_that_cannot_be() -> None:

@@ -89,7 +89,7 @@ def show_roofline(report: RooflineReport, engine: str, as_json: bool) -> None:
     )
     _lines("", ("a user", f"{report.interactivity_tokens_per_s:.4g} tokens/s"))
     _step(f"prefill: {report.context_tokens:,} tokens", report.prefill, _unfitted(engine, report.chip))
-    click.echo("\nbounds of the decode step")
+    click.echo(f"\nbounds of the decode step, by the {'fit' if report.decode.calibrated else 'floor'}")
     for b in report.bounds:
         share = "unknown" if b.share is None else f"{b.share:.1%}"
         click.echo(f"  {b.bound.replace('_', ' '):24} {share:>8} {b.says}{', and holds' if b.holds else ''}")

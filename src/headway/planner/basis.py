@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from headway.planner.deployment import CALIBRATED, FLOOR
 from headway.planner.lengths import Lengths
 from headway.planner.split import BUSIEST
+from headway.roofline import Calibration
 
 _RATES = (
     "interactivity = 1 / TPOT",
@@ -22,7 +25,8 @@ _FITTED_TPOT = (
 _SERVED = (
     "TTFT = prompt's step + the step under way + wait for the prompts before it (closed queue of the batch) + what a "
     "request takes outside of steps",
-    "throughput = batch x output / (TTFT + (output - 1) x TPOT) / chips (Little's law), prompts' chip-time included",
+    "mixed: throughput = batch x output / there / chips (Little's law); there = TTFT + (output - 1) x TPOT, and with a fit "
+    "at least batch x a prompt's time + output x step",
     "split: TPOT = step; TTFT = prompt's step + u / (2 (1 - u)) x prompt's time (M/D/1) + KV of a chip / link; "
     "throughput = what the decoding replicas make / chips of both kinds",
 )
@@ -40,15 +44,16 @@ def formulas(load: Lengths | int, fitted: bool) -> tuple[str, ...]:
     return (_FITTED_TPOT if fitted else _FLOOR_TPOT, *_SERVED, *_RATES)
 
 
-def assumptions(load: Lengths | int, fitted: bool) -> tuple[str, ...]:
-    steps = CALIBRATED if fitted else FLOOR
+def assumptions(load: Lengths | int, fits: Mapping[str, Calibration]) -> tuple[str, ...]:
+    """`fits`: by chip; none: floors."""
+    steps = (CALIBRATED, *(_error(chip, fit) for chip, fit in fits.items())) if fits else (FLOOR,)
     if isinstance(load, int):
         return (
             "decode only: prompts are computed on other chips, which are not counted",
             "every sequence is as long as the context",
             _REPLICAS,
             _CHIPS,
-            steps,
+            *steps,
             _POWER,
         )
     return (
@@ -56,9 +61,17 @@ def assumptions(load: Lengths | int, fitted: bool) -> tuple[str, ...]:
         "a batch in flight at any time: the next request comes when one ends",
         "sequences are half way through their output on the average; memory and steps count them so",
         f"split: whole replicas of one system and format; those for prompts are busy {BUSIEST:.0%} of the time at most",
-        *(("a fit is of engines that mix; its steps are taken to be the same without prompts",) if fitted else ()),
+        *(("a fit is of engines that mix; its steps are taken to be the same without prompts",) if fits else ()),
         _REPLICAS,
         _CHIPS,
-        steps,
+        *steps,
         _POWER,
     )
+
+
+def _error(chip: str, fit: Calibration) -> str:
+    """How far off the fit's TPOT was."""
+    unseen = "" if fit.held_out_median_error is None else f", {fit.held_out_median_error:.0%} where it was held out"
+    range_ = "" if fit.interval_ratio is None else f"; nine in ten lie within a factor of {fit.interval_ratio:.3g}"
+    whose = chip if fit.measured_chip else f"{chip} was never measured and is taken from its datasheet: of other chips"
+    return f"{whose}: TPOT is off by {fit.median_error:.0%} (median of {fit.points:,}){unseen}{range_}; TTFT by more"

@@ -112,7 +112,7 @@ def best_report(
         best,
         _why(best, slo_tokens_per_s, slo_ttft_s, bool(tried), order),
         formulas(load, bool(fits)),
-        (*assumptions(load, bool(fits)), ORDER),
+        (*assumptions(load, fits), ORDER),
     )
 
 
@@ -150,8 +150,12 @@ def _why(
 
 
 def _described(c: Configuration) -> str:
-    kinds = {"decode": "", "mixed": ", prompts mixed in", "split": f", {c.prefill_replicas} replicas for prompts"}
+    kinds = {"decode": "", "mixed": ", prompts mixed in", "split": f", {_replicas(c.prefill_replicas)} for prompts"}
     return (
         f"{c.chips} x {c.chip} with {c.batch * c.replicas / c.chips:.4g} sequences a chip{kinds[c.kind]} "
         f"({c.bound.replace('_', ' ')} bound)"
     )
+
+
+def _replicas(count: int) -> str:
+    return "1 replica" if count == 1 else f"{count} replicas"

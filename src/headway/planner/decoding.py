@@ -22,6 +22,7 @@ ASSUMPTIONS = (
     FLOOR,
     "a batch that does not fit is bound by memory capacity: its times are what they would be if it did",
     f"engine: {CALIBRATED}; empty where there is no fit",
+    "power is not judged here: `plan limits` says what is known of it",
 )
 
 

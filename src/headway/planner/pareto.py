@@ -70,7 +70,7 @@ def pareto_report(
         slo_ttft_s,
         best,
         formulas(load, bool(fits)),
-        (*assumptions(load, bool(fits)), STAIRCASE),
+        (*assumptions(load, fits), STAIRCASE),
     )
 
 
