@@ -13,6 +13,7 @@ from headway.arithmetic.formats import precision
 from headway.arithmetic.layers import ShapeError
 from headway.arithmetic.parallelism import Parallelism
 from headway.arithmetic.step_shape import decode, rows
+from headway.catalog import CatalogError
 from headway.planner.afd import afd_report
 from headway.planner.deployment import Deployment
 from headway.roofline import BOUNDS
@@ -50,13 +51,13 @@ def test_a_steady_decode_is_the_planners(model: tuple[str, int], attention: int,
 
 def test_many_steps_at_once_are_the_same_as_one_by_one() -> None:
     timer = split_time("gemma-3-27b", 128, 1e-4, data=2)
-    starts = np.array([10, 3000, 511, 7, 1020, 100_000, 64], np.int64)
+    starts = 700 * np.arange(40, dtype=np.int64)
     steps = [rows(timer.spans, starts + k).total() for k in range(30)]
     columns = (
         [np.array([getattr(s, field)[g] for s in steps]) for g in range(len(timer.spans))]
         for field in ("pairs", "reads", "writes")
     )
-    together = timer.several(30, 7, 7, 7, *columns)
+    together = timer.several(30, 40, 40, 40, *columns)
     alone = [timed(timer, s) for s in steps]
     assert together.device_ns.tolist() == [step.device_ns for step in alone]
     assert np.broadcast_to(together.bounds, 30).tolist() == [step.bound for step in alone]
@@ -76,6 +77,9 @@ def test_attention_may_be_cut_by_heads_and_context_too() -> None:
     shape = decode(dealt.spans, 2, 120_000)
     assert timed(cut, shape).device_ns < timed(dealt, shape).device_ns
     assert timed(shared, shape).device_ns < timed(dealt, shape).device_ns
+    alone = replace(B200, scaleup=None)
+    with pytest.raises(CatalogError, match="after attention needs a scale-up link"):
+        SplitTime(model_of("llama-3.1-70b"), FP8, Parallelism(tensor=8), alone, FeedForwardSide(LPX, 256), 64)
     with pytest.raises(ShapeError, match="--data, --tensor and --context-parallel only"):
         split_time(data=2, pipeline=2)
 

@@ -59,9 +59,12 @@ class _AttentionTime(DealtTime):
 
 
 class _Round(NamedTuple):
-    """Seconds, floats or arrays [k]: of the whole step, and what one micro-batch spends on its way."""
+    """Seconds, floats or arrays [k]: of the whole step, of one micro-batch on the slower side, and what it spends on
+    its way.
+    """
 
     step_s: Any
+    side_s: Any
     compute_s: Any
     memory_s: Any
     network_s: Any
@@ -99,28 +102,44 @@ class SplitTime:
         self._hops_s = [hops_s(link, len(model.layers), tokens * token_bytes) for tokens in range(max_step_tokens + 1)]
 
     def one(self, tokens: int, sequences: int, sampled: int, pairs: Any, reads: Any, writes: Any) -> Step:
-        rounds = self._rounds((tokens, sequences, sampled, pairs, reads, writes), max, min)
-        best = min(rounds, key=lambda choice: choice.step_s)
-        parts = (*best[1:], self._gap_s)
+        best = self._best((tokens, sequences, sampled, pairs, reads, writes))
+        parts = (*best[2:], self._gap_s)
         return Step(max(1, round(best.step_s * 1e9)), round(self._gap_s * 1e9), parts.index(max(parts)))
+
+    def _best(self, step: Counts) -> _Round:
+        """No side is quicker than with the most micro-batches, so that many times its time is a lower bound."""
+        last = self._round(self._most(step), step, max, min)
+        rounds: list[_Round] = []
+        for number in range(1, self._most(step)):
+            if rounds and number * last.side_s >= min(choice.step_s for choice in rounds):
+                break
+            rounds.append(self._round(number, step, max, min))
+        return min([*rounds, last], key=lambda choice: choice.step_s)
 
     def several(
         self, steps: int, tokens: int, sequences: int, sampled: int, pairs: Any, reads: Any, writes: Any
     ) -> Steps:
-        rounds = self._rounds((tokens, sequences, sampled, pairs, reads, writes), np.maximum, np.minimum)
+        step = tokens, sequences, sampled, pairs, reads, writes
+        rounds = [self._round(n, step, np.maximum, np.minimum) for n in range(1, self._most(step) + 1)]
         choices = np.stack([[np.broadcast_to(x, steps) for x in (*choice, self._gap_s)] for choice in rounds])
         best = choices[choices[:, 0].argmin(0), :, np.arange(steps)]
         device_ns = np.maximum(np.rint(best[:, 0] * 1e9), 1).astype(np.int64)
-        return Steps(device_ns, round(self._gap_s * 1e9), best[:, 1:].argmax(1))
+        return Steps(device_ns, round(self._gap_s * 1e9), best[:, 2:].argmax(1))
 
-    def _rounds(self, step: Counts, larger: Callable[..., Any], smaller: Callable[..., Any]) -> list[_Round]:
-        """With 1, 2, ... micro-batches; no chip of attention is without a row as long as there are enough."""
-        most = min(MAX_MICRO_BATCHES, max(1, step[1] // self._groups))
-        return [self._round(number, micro_batch(number, *step), larger, smaller) for number in range(1, most + 1)]
+    def _most(self, step: Counts) -> int:
+        """Micro-batches at most: none of attention's data groups is without a row as long as there are enough."""
+        return min(MAX_MICRO_BATCHES, max(1, step[1] // self._groups))
 
-    def _round(self, number: int, part: Counts, larger: Callable[..., Any], smaller: Callable[..., Any]) -> _Round:
+    def _round(self, number: int, step: Counts, larger: Callable[..., Any], smaller: Callable[..., Any]) -> _Round:
+        part = micro_batch(number, *step)
         mine = self._attention.busy(*part, larger=larger, smaller=smaller)
         compute_s, memory_s, feed_forward_s = self._feed_forward[part[0]]
         crossing_s = self._hops_s[part[0]]
-        longest_s = larger(larger(mine.device_s, feed_forward_s) * number, mine.device_s + feed_forward_s + crossing_s)
-        return _Round(longest_s, mine.compute_s + compute_s, mine.memory_s + memory_s, mine.network_s + crossing_s)
+        side_s = larger(mine.device_s, feed_forward_s)
+        return _Round(
+            larger(side_s * number, mine.device_s + feed_forward_s + crossing_s),
+            side_s,
+            mine.compute_s + compute_s,
+            mine.memory_s + memory_s,
+            mine.network_s + crossing_s,
+        )
