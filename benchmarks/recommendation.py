@@ -72,7 +72,7 @@ def timed(command: Sequence[str]) -> tuple[str, float, float]:
 
 def ours(q: Question) -> tuple[list[Answer], float, float]:
     asked = ["--system", q.system, "--prompt", str(q.prompt), "--output", str(q.output), "--max-chips", str(CHIPS)]
-    slo = ["--slo", str(1 / q.tpot_s), "--slo-ttft-s", str(q.ttft_s), "--count", "100", "--json"]
+    slo = ["--slo", str(1 / q.tpot_s), "--slo-ttft", str(q.ttft_s), "--count", "100", "--json"]
     out, wall_s, cpu_s = timed([str(Path(sys.executable).with_name("headway")), "plan", "best", q.model, *asked, *slo])
     found: dict[str, Answer] = {}
     for c in json.loads(out)["best"]:

@@ -146,7 +146,7 @@ def test_answers_count_chips_and_not_boxes() -> None:
 
 
 def test_a_context_and_a_prompt_contradict() -> None:
-    for more in (["--prompt", "10"], ["--cached", "0"], ["--output", "10"], ["--slo-ttft-s", "1"]):
+    for more in (["--prompt", "10"], ["--cached", "0"], ["--output", "10"], ["--slo-ttft", "1"]):
         result = CliRunner().invoke(plan, ["best", "qwen3-8b", "--slo", "1", "--context", "100", *more])
         assert "--context is decode only" in result.output
         assert result.exit_code == 1

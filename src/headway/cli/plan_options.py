@@ -93,7 +93,7 @@ _SEARCH = (
     option("--prompt", type=TOKENS, help=f"Tokens of each prompt.  [default: {_PROMPT}]", show_default=False),
     option("--cached", type=click.IntRange(min=0), help="Tokens of it found in the cache."),
     option("--output", type=TOKENS, help=f"Tokens generated.  [default: {_OUTPUT}]", show_default=False),
-    option("--slo-ttft-s", type=Number(0, 1e6, min_open=True), help="Seconds to the first token, at most."),
+    option("--slo-ttft", "slo_ttft_s", type=Number(0, 1e6, min_open=True), help="Seconds to the first token, at most."),
     option("--context", type=TOKENS, help="In their place: decode only, of sequences this long."),
     option("--max-chips", type=click.IntRange(1, 72), default=72, help="Most chips of one unit of replicas."),
     CATALOG,
@@ -180,7 +180,7 @@ def load_from(
     if context is None:
         return Lengths(prompt or _PROMPT, cached or 0, output or _OUTPUT)
     if any(given is not None for given in (prompt, cached, output, slo_ttft_s)):
-        raise ShapeError("--context is decode only: leave it out, or --prompt, --cached, --output and --slo-ttft-s")
+        raise ShapeError("--context is decode only: leave it out, or --prompt, --cached, --output and --slo-ttft")
     return context
 
 

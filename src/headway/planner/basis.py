@@ -25,8 +25,8 @@ _FITTED_TPOT = (
 _SERVED = (
     "TTFT = prompt's step + the step under way + wait for the prompts before it (closed queue of the batch) + what a "
     "request takes outside of steps",
-    "mixed: throughput = batch x output / there / chips (Little's law); there = TTFT + (output - 1) x TPOT, and with a fit "
-    "at least batch x a prompt's time + output x step",
+    "mixed: throughput = batch x output / there / chips (Little's law); there = TTFT + (output - 1) x TPOT, and with a "
+    "fit at least batch x a prompt's time + output x step",
     "split: TPOT = step; TTFT = prompt's step + u / (2 (1 - u)) x prompt's time (M/D/1) + KV of a chip / link; "
     "throughput = what the decoding replicas make / chips of both kinds",
 )
