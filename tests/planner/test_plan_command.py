@@ -10,9 +10,11 @@ import pytest
 from click.testing import CliRunner
 
 from headway.catalog import System
+from headway.catalog.machine import write_machine
 from headway.cli.plan import plan
 from headway.cli.plan_text import si, size
 from tests.arithmetic.models import catalog
+from tests.machines import MODEL, machine
 
 
 def ask(*arguments: str) -> dict[str, Any]:
@@ -152,6 +154,20 @@ def test_a_context_and_a_prompt_contradict() -> None:
         assert result.exit_code == 1
     assert ask("pareto", "qwen3-8b", "--context", "100")["prompt_tokens"] is None
     assert ask("pareto", "qwen3-8b")["prompt_tokens"] == 8192
+
+
+def test_a_machine_file_is_a_system_to_search(tmp_path: Path) -> None:
+    """It has one chip and no link: prompts are mixed in, and each step takes what the file's fit says."""
+    path = tmp_path / "here.json"
+    write_machine(machine(), path)
+    asked = ["best", MODEL, "--system", str(path), "--prompt", "256", "--output", "64", "--weights", "fp32"]
+    answer = ask(*asked, "--kv", "fp32", "--slo", "1", "--slo-ttft", "60s", "--count", "9")
+    assert answer["cost_model"] == "calibrated"
+    assert {found["kind"] for found in answer["best"]} == {"mixed"}
+    alone = ask("pareto", *asked[1:], "--kv", "fp32")["frontier"][0]
+    decode = ask("decode", MODEL, "--system", str(path), "--weights", "fp32", "--kv", "fp32", "--context", "288")
+    assert alone["batch"] == 1
+    assert alone["tpot_s"] == pytest.approx(decode["points"][0]["engine_step_s"])
 
 
 def test_list_names_what_there_is() -> None:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
+from headway.cli.quantities import Seconds
+
 if TYPE_CHECKING:
     from headway.arithmetic.formats import Precision
     from headway.arithmetic.parallelism import Parallelism
@@ -93,7 +95,7 @@ _SEARCH = (
     option("--prompt", type=TOKENS, help=f"Tokens of each prompt.  [default: {_PROMPT}]", show_default=False),
     option("--cached", type=click.IntRange(min=0), help="Tokens of it found in the cache."),
     option("--output", type=TOKENS, help=f"Tokens generated.  [default: {_OUTPUT}]", show_default=False),
-    option("--slo-ttft", "slo_ttft_s", type=Number(0, 1e6, min_open=True), help="Seconds to the first token, at most."),
+    option("--slo-ttft", "slo_ttft_s", type=Seconds(), help="Most to the first token: 0.5, 0.5s or 500ms."),
     option("--context", type=TOKENS, help="In their place: decode only, of sequences this long."),
     option("--max-chips", type=click.IntRange(1, 72), default=72, help="Most chips of one unit of replicas."),
     CATALOG,
