@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +19,7 @@ from headway.arithmetic.formats import precision
 from headway.arithmetic.shape import ShapeError
 from headway.arithmetic.spans import Ints
 from headway.arithmetic.step_shape import decode, prefill
+from headway.cli import main
 from headway.planner.deployment import Deployment
 from headway.planner.lengths import Lengths
 from headway.planner.pareto import pareto_report
@@ -203,3 +206,18 @@ def test_lengths_that_cannot_be() -> None:
         Lengths(10, 10, 5)
     with pytest.raises(ShapeError, match="output tokens must be between 1 and 1000000, not 0"):
         Lengths(10, 0, 0)
+
+
+@pytest.mark.parametrize("concurrency", [8, 32])
+def test_the_scheduler_itself_serves_at_the_planned_rate(concurrency: int) -> None:
+    """The closed form against the scheduler on a virtual clock with the same fit, step by step. Lengths vary there, so
+    that requests do not come and go together.
+    """
+    load = loaded(np.array([concurrency]), Lengths(2048, 0, 256))
+    where = "--model llama-3.1-8b --system hgx-h100 --tensor 2 --weights fp8 --calibrated vllm"
+    run = f"--concurrency {concurrency} --requests {12 * concurrency} --input-tokens 2048 --output-tokens 128-384"
+    result = CliRunner().invoke(main, ["simulate", *where.split(), *run.split(), "--json"])
+    assert result.exit_code == 0, result.output
+    seen = json.loads(result.stdout)
+    assert load.tpot_s[0] == pytest.approx(seen["tpot_s"]["mean"], rel=0.1)
+    assert load.rate[0] == pytest.approx(seen["output_tokens_per_s"], rel=0.1)
