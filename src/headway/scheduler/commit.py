@@ -76,7 +76,7 @@ class Committed:
 
 def check_outcome(plan: StepPlan, outcome: StepOutcome) -> None:
     """Raises OutcomeError."""
-    drawing = np.count_nonzero(plan.samples)
+    drawing = int(np.count_nonzero(plan.samples))
     expected = drawing * outcome.steps
     if outcome.accepted is not None:
         if len(outcome.accepted) != drawing:
