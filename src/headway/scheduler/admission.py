@@ -67,6 +67,7 @@ class Admission:
             return True
         if (stop := self.transfers.start(sequence, start, end, now_ns)) is not None:
             self.queue.pop()
+            sequence.published = start  # what it published before it was preempted is not all here any more
             self.claims.make(sequence, start, stop)
             return True
         return False

@@ -103,8 +103,12 @@ class Assembly:
         return max(1, min(to_limit, to_border))
 
     def _may_find_blocks_late(self) -> bool:
-        """Not while transfers are under way: what they find when they end depends on what was evicted by then."""
-        return self.config.late_blocks and not self.running.cache.has_windows and self.transfers.is_idle
+        """Not where an eviction could matter at once: to transfers that are under way, or to one who waits and would load
+        what has gone.
+        """
+        if not self.transfers.is_idle or (self.transfers.may_start and self.queue.num_requests):
+            return False
+        return self.config.late_blocks and not self.running.cache.has_windows
 
     def _watches_the_clock(self) -> bool:
         """Where the next plan may depend on when this one ends, or on when a block behind a window was let go."""

@@ -52,6 +52,11 @@ class Transfers:
     def is_idle(self) -> bool:
         return not self._active and self.saves.is_idle
 
+    @property
+    def may_start(self) -> bool:
+        """There is something somewhere that could be loaded."""
+        return bool(self._tier_of or self.tiers)
+
     def active_loads(self) -> list[Load]:
         return [transfer.load for transfer in self._active.values()]
 
@@ -73,7 +78,7 @@ class Transfers:
         Returns where the load stops, or None if there is nothing to load.
         """
         if (
-            not (self._tier_of or self.tiers)
+            not self.may_start
             or not sequence.may_load
             or not self._cache.can_reuse
             or len(self._active) >= MAX_TRANSFERS
