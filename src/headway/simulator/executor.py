@@ -30,6 +30,7 @@ _NO_STEP_YET = -2
 
 Ints = npt.NDArray[np.int64]
 _FULL = Span()
+_NOTHING = Step(0, 0, 0)
 
 
 class Timer(Protocol):
@@ -81,16 +82,34 @@ class ModelledExecutor:
         self.host_ns = 0
         self.num_steps = 0
 
-    def expect(self, request_id: str, num_output_tokens: int, keys: tuple[bytes, ...] = ()) -> None:
-        """How long the answer to a request will be, and the block keys of prompt and answer together, where known.
+    def expect(
+        self,
+        request_id: str,
+        num_output_tokens: int,
+        keys: tuple[bytes, ...] = (),
+        last_token_ns: int = NO_TOKEN_YET,
+    ) -> None:
+        """How long the answer to a request will be, and the block keys of prompt and answer together, where known; when
+        it got its last token elsewhere, if it goes on from there.
 
         Told to the body, before the brain hears of the request.
         """
-        self._answers[request_id] = _Answer(num_output_tokens, keys)
+        self._answers[request_id] = _Answer(num_output_tokens, keys, last_token_ns)
 
     def forget(self, request_id: str) -> None:
         """It has ended."""
         self._answers.pop(request_id, None)
+
+    @property
+    def expected(self) -> list[str]:
+        """Ids of the requests that have not ended."""
+        return list(self._answers)
+
+    def last_token_ns(self, request_id: str) -> int:
+        """When a request that has not ended got its last token, or NO_TOKEN_YET."""
+        if request_id in self._owner:
+            return int(self._last_ns[self._owner.index(request_id)])
+        return self._answers[request_id].last_token_ns
 
     # The Executor protocol
 
@@ -118,7 +137,7 @@ class ModelledExecutor:
 
     def _nothing(self) -> None:
         """A plan that only moves KV takes the device no time."""
-        self._step, self._several, self._steps = Step(0, 0, 0), None, 1
+        self._step, self._several, self._steps = _NOTHING, None, 1
         self._ends_ns = [self._world.now_ns]
 
     def _jump(self, plan: StepPlan, steps: int) -> None:
@@ -158,6 +177,36 @@ class ModelledExecutor:
             self._note_gaps(steps)
         return StepOutcome(plan.number, token_ids, steps=steps, device_ns=device_ns)
 
+    def keep_whole_steps(self) -> bool:
+        """The machine is lost now: only those steps of the plan count that are over. False if none is."""
+        whole = bisect_right(self._ends_ns, self._world.now_ns, hi=self._steps)
+        self._steps = whole or self._steps
+        return whole > 0
+
+    def break_off(self, began_ns: int) -> StepOutcome:
+        """The machine is lost in the plan's first step, which began then: it took time and gave nothing."""
+        plan, several = self._plan, self._several
+        if plan is None:
+            raise RuntimeError("no plan is in flight")
+        self._plan = None
+        device_ns, _, bound = self._step
+        if several is not None:
+            device_ns = int(several.device_ns[0])
+            bound = several.bounds if isinstance(several.bounds, int) else int(several.bounds[0])
+        took_ns = self._world.now_ns - began_ns
+        device_ns = min(took_ns, device_ns)
+        self.bound_ns[bound] += took_ns
+        self.device_ns += device_ns
+        self.host_ns += took_ns - device_ns
+        self.num_steps += 1
+        return StepOutcome(plan.number, np.zeros(0, np.int64), device_ns=device_ns, error="the replica has failed")
+
+    def clear(self) -> None:
+        """Nothing is left of what it held; what it did stays counted."""
+        self._answers.clear()
+        self._owner = [None] * len(self._owner)
+        self._facts = []
+
     def take_facts(self) -> list[AnswerKeys]:
         """What the answers that are now complete leave in the cache: for the brain, before the outcome."""
         facts, self._facts = self._facts, []
@@ -189,6 +238,8 @@ class ModelledExecutor:
     def _account(self, steps: int) -> int:
         """Device time of the steps that ran, which is noted by bound as well."""
         several = self._several
+        if several is None and self._step is _NOTHING:
+            return 0
         if several is None:
             device_ns, host_ns, bound = self._step
             self.bound_ns[bound] += device_ns + host_ns

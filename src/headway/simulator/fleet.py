@@ -7,8 +7,12 @@ from dataclasses import dataclass
 
 from headway.simulator.clients import Client, Clients
 from headway.simulator.gateway import Gateway, Limits
+from headway.simulator.group import Backend, Group
+from headway.simulator.handover import End, Inbox, Parcel
+from headway.simulator.kv_use import KVUse, kv_uses
+from headway.simulator.links import TierLinks
 from headway.simulator.observer import Observer
-from headway.simulator.pools import Pool
+from headway.simulator.pools import Pool, check_roles
 from headway.simulator.record import Record
 from headway.simulator.replica import Replica
 from headway.simulator.router import Load, make_router
@@ -25,10 +29,13 @@ class FleetConfig:
     """The limit of calls that have none of their own; None: what the context allows. True lengths are never told."""
     jumps: bool = True
     """Off: every step is planned. The results are the same, later."""
+    parcel: Parcel | None = None
+    """What is handed over, where pools prefill or decode only."""
 
     def __post_init__(self) -> None:
         if not self.pools:
             raise WorkloadError("a fleet needs a pool")
+        check_roles(self.pools)
         sizes = {pool.scheduler.block_size for pool in self.pools}
         if len(sizes) > 1:
             raise WorkloadError(f"pools must have one block_size, not {', '.join(map(str, sorted(sizes)))}")
@@ -39,11 +46,11 @@ class FleetConfig:
 
     def limits(self) -> Limits:
         """A fleet has one context: that of the pool with the shortest."""
-        schedulers = [pool.scheduler for pool in self.pools]
         return Limits(
-            min(scheduler.max_context for scheduler in schedulers),
+            min(pool.scheduler.max_context for pool in self.pools),
             self.max_output_tokens,
-            any(scheduler.prefix_caching for scheduler in schedulers),
+            any(pool.scheduler.prefix_caching for pool in self.pools if pool.role != "decode"),
+            self.block_size,
         )
 
 
@@ -57,23 +64,52 @@ class Fleet:
         self.world = World()
         self._on_record = on_record
         loads = _loads(config)
-        self.replicas = [self._replica(load, observer) for load in loads]
-        router = make_router(config.router, config.block_size)
-        self._gateway = Gateway(self.world, self.replicas, loads, router, config.limits(), self._answered)
+        self._tier_links = [self._links(config.pools[load.pool]) for load in loads]
+        self.backends = [self._backend(load, observer) for load in loads]
+        self.replicas = [backend.replica for backend in self.backends]
+        self._gateway = Gateway(
+            self.world,
+            self.backends,
+            self._group(lambda backend: backend.role != "decode"),
+            self._group(lambda backend: backend.role == "decode"),
+            config.limits(),
+            self._answered,
+        )
         self._clients: Clients
         """Once it runs."""
 
-    def _replica(self, load: Load, observer: Observer | None) -> Replica:
-        pool = self.config.pools[load.pool]
-        return Replica(
+    def _group(self, belongs: Callable[[Backend], bool]) -> Group:
+        router = make_router(self.config.router, self.config.block_size)
+        return Group(router, [backend for backend in self.backends if belongs(backend)])
+
+    def _backend(self, load: Load, observer: Observer | None) -> Backend:
+        config = self.config
+        pool, carrier = config.pools[load.pool], self._tier_links[load.replica]
+        end = None if pool.port is None or pool.role == "mixed" else End(self.world, pool.port)
+        inbox = None
+        if pool.role == "decode" and end is not None and config.parcel is not None:
+            inbox = Inbox(self.world, end, config.parcel, config.block_size, carrier, lambda fact: replica.tell(fact))
+        replica = Replica(
             load.replica,
             self.world,
             pool.scheduler,
             pool.timer,
             lambda finished: self._gateway.ended(finished),
-            self.config.jumps,
+            config.jumps,
             observer,
+            inbox or carrier,
         )
+        return Backend(replica, load, pool.role, end, inbox)
+
+    def _links(self, pool: Pool) -> TierLinks:
+        return TierLinks(self.world, pool.tiers, pool.kv_block_bytes)
+
+    def kv_uses(self) -> tuple[KVUse, ...]:
+        """Of the run so far."""
+        now_ns = self.world.now_ns
+        pools = (pool for pool in self.config.pools for _ in range(pool.num_replicas))
+        memories = (replica.scheduler.memory_use(now_ns) for replica in self.replicas)
+        return kv_uses(zip(pools, self._tier_links, memories, strict=True), now_ns / 1e9)
 
     def of_pool(self, pool: int) -> list[Replica]:
         first = sum(p.num_replicas for p in self.config.pools[:pool])
@@ -86,6 +122,8 @@ class Fleet:
         self._clients = Clients(self.world, workload, self.config.block_size, self._gateway.ask)
         self._clients.begin()
         self.world.run()
+        while self._gateway.give_up():
+            self.world.run()
 
     def _answered(self, client: Client, record: Record) -> None:
         self._on_record(record)

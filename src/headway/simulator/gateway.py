@@ -1,36 +1,49 @@
-"""Where calls come in: a call becomes a request, a router says which replica gets it, and its end becomes a record."""
+"""Where calls come in: a call becomes a request, a router says which replica gets it, and its end becomes a record.
+
+A call stays at a `mixed` replica. At one that only prefills it gets its first token, and goes on where its KV is sent.
+If its replica fails, it goes on at another, with prompt and emitted tokens.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headway.scheduler.refusal import Refusal
 from headway.scheduler.request import Request
 from headway.scheduler.sequence import Finished
 from headway.simulator.clients import Client
 from headway.simulator.course import Course
-from headway.simulator.executor import STOP
+from headway.simulator.executor import NO_TOKEN_YET, STOP
+from headway.simulator.group import Backend, Group
+from headway.simulator.handover import Promise
 from headway.simulator.record import Record
-from headway.simulator.replica import Replica
-from headway.simulator.router import Load, Router
 from headway.simulator.world import World
 from headway.workload.call import Call, WorkloadError
+
+MAX_FAILURES = 64
+"""In a row, without a token between them: then a call is given up."""
 
 
 @dataclass(slots=True, eq=False)
 class Job:
     """A call on its way."""
 
+    number: int
     client: Client
     call: Call
     request: Request
+    """As it came."""
     answer_keys: tuple[bytes, ...]
     course: Course
-    load: Load | None = None
-    """Of the replica that has it."""
+    backend: Backend | None = None
+    """Who has it, or had it last."""
     added_ns: int = 0
     """When the replica got it."""
+    last_token_ns: int = NO_TOKEN_YET
+    promise: Promise | None = None
+    """Of its KV, for a replica that decodes."""
+    failures: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +54,7 @@ class Limits:
     max_output_tokens: int | None
     """Of calls that have no limit of their own; None: what the context allows."""
     prefix_caching: bool
+    block_size: int
 
 
 class Gateway:
@@ -49,35 +63,83 @@ class Gateway:
     def __init__(
         self,
         world: World,
-        replicas: Sequence[Replica],
-        loads: Sequence[Load],
-        router: Router,
+        backends: Sequence[Backend],
+        entries: Group,
+        decoders: Group,
         limits: Limits,
         on_answer: Callable[[Client, Record], None],
     ) -> None:
         self._world = world
-        self._replicas = replicas
-        self._loads = loads
-        self._router = router
+        self._backends = backends
+        self._entries = entries
+        self._decoders = decoders
         self._limits = limits
         self._on_answer = on_answer
         self._jobs: dict[str, Job] = {}
+        self._num_jobs = 0
 
     def ask(self, client: Client, call: Call) -> None:
         if call.id in self._jobs:
             raise WorkloadError(f"call {call.id}: another with this id is in progress")
         request = self._request(client, call)
-        answer_keys = self._answer_keys(client, call, request)
-        job = self._jobs[call.id] = Job(client, call, request, answer_keys, Course(self._world.now_ns))
+        keys = self._answer_keys(client, call, request)
+        job = Job(self._num_jobs, client, call, request, keys, Course(self._world.now_ns))
+        self._num_jobs += 1
+        self._jobs[call.id] = job
         self._dispatch(job)
 
     def ended(self, finished: Finished) -> None:
         """A replica is done with what it was given."""
         job = self._jobs[finished.id]
-        self._take_back(job, finished)
-        self._answer(job, finished.reason)
+        backend = self._take_back(job, finished)
+        cut = finished.reason == "length" and job.course.tokens_generated < job.request.max_tokens
+        if backend.role == "prefill" and cut:
+            job.last_token_ns = self._world.now_ns
+            job.promise = self._promised(job, backend, finished)
+            self._dispatch(job)
+        else:
+            self._answer(job, finished.reason)
+
+    def fail(self, backend: Backend) -> None:
+        """A replica is lost: its requests go on elsewhere."""
+        self._set_up(backend, False)
+        if backend.end is not None:
+            backend.end.fail()
+        for finished, last_token_ns in backend.replica.fail():
+            job = self._jobs[finished.id]
+            before = job.course.tokens_generated
+            self._take_back(job, finished)
+            job.last_token_ns, job.promise = last_token_ns, None
+            job.failures = 1 if job.course.tokens_generated > before else job.failures + 1
+            if job.failures < MAX_FAILURES:
+                self._dispatch(job)
+            else:
+                self._answer(job, "failed", f"{job.failures} replicas failed in a row before it got another token")
+
+    def recover(self, backend: Backend) -> None:
+        """It is there again, empty, and takes what waited."""
+        if backend.end is not None:
+            backend.end.recover()
+        self._set_up(backend, True)
+        for group in (self._entries, self._decoders):
+            for _ in range(len(group.waiting)):
+                self._dispatch(group.waiting.popleft())
+
+    def give_up(self) -> bool:
+        """Nothing will happen any more: who still waits for a replica is answered. False if nobody does."""
+        waiting = [job for group in (self._entries, self._decoders) for job in group.waiting]
+        for group in (self._entries, self._decoders):
+            group.waiting.clear()
+        for job in waiting:
+            self._answer(job, "no_replica", "no replica is up, and none will be")
+        return bool(waiting)
 
     # Inside
+
+    def _set_up(self, backend: Backend, is_up: bool) -> None:
+        backend.load.is_up = is_up
+        for group in (self._entries, self._decoders):
+            group.set_up(backend, is_up)
 
     def _request(self, client: Client, call: Call) -> Request:
         limits = self._limits
@@ -106,36 +168,72 @@ class Gateway:
         return keys if keys[: len(request.block_keys)] == request.block_keys else ()
 
     def _dispatch(self, job: Job) -> None:
-        load = self._router.choose(job.request, self._loads)
-        self._give(job, load)
+        group = self._entries if job.promise is None else self._decoders
+        load = group.choose(job.request)
+        if load is None:
+            group.waiting.append(job)
+            return
+        backend = self._backends[load.replica]
+        job.backend, job.added_ns = backend, self._world.now_ns
+        load.count(job.call.num_input_tokens, 1)
+        if job.promise is not None and backend.inbox is not None:
+            backend.inbox.expect(job.promise)
+        emitted = job.course.tokens_generated
         try:
-            self._replicas[load.replica].add(job.request, job.call.num_output_tokens, job.answer_keys)
+            backend.replica.add(
+                self._part(job, backend), job.call.num_output_tokens - emitted, job.answer_keys, job.last_token_ns
+            )
         except Refusal as refusal:
-            load.count(job.call.num_input_tokens, -1)
+            self._let_go(job, backend)
             self._answer(job, refusal.kind, str(refusal))
 
-    def _give(self, job: Job, load: Load) -> None:
-        job.load, job.added_ns = load, self._world.now_ns
-        load.count(job.call.num_input_tokens, 1)
+    def _part(self, job: Job, backend: Backend) -> Request:
+        """What the replica is to do of it."""
+        emitted = job.course.tokens_generated
+        if not emitted and backend.role == "mixed":
+            return job.request
+        request = job.request
+        return replace(
+            request,
+            num_tokens=request.num_prompt_tokens + emitted,
+            max_tokens=emitted + 1 if backend.role == "prefill" else request.max_tokens,
+            block_keys=request.block_keys if job.promise is None else job.promise.keys,
+        )
 
-    def _take_back(self, job: Job, finished: Finished) -> None:
-        load = job.load
-        if load is not None:
-            load.count(job.call.num_input_tokens, -1)
-            job.course.add(finished.receipt, job.added_ns, load.pool)
+    def _promised(self, job: Job, backend: Backend, finished: Finished) -> Promise:
+        """Its last token has no KV yet. A last block that is not full is computed again."""
+        end = backend.end
+        if end is None:
+            raise RuntimeError("a replica that only prefills has nowhere to send KV")
+        num_tokens = job.request.num_prompt_tokens + finished.receipt.tokens_generated - 1
+        known, wanted = job.request.block_keys, num_tokens // self._limits.block_size
+        own = (_own_key(job.number, index) for index in range(len(known), wanted))
+        began_ns = job.added_ns + finished.receipt.queue_ns
+        return Promise((*known[:wanted], *own), end, end.lives, began_ns, self._world.now_ns)
+
+    def _take_back(self, job: Job, finished: Finished) -> Backend:
+        backend = job.backend
+        if backend is None:
+            raise RuntimeError(f"{finished.id} ended where it never was")
+        self._let_go(job, backend)
+        job.course.add(finished.receipt, job.added_ns, backend.load.pool)
+        return backend
+
+    def _let_go(self, job: Job, backend: Backend) -> None:
+        backend.load.count(job.call.num_input_tokens, -1)
+        if job.promise is not None and backend.inbox is not None:
+            backend.inbox.forget(job.promise)
 
     def _answer(self, job: Job, reason: str, refusal: str = "") -> None:
         del self._jobs[job.call.id]
         course, now_ns = job.course, self._world.now_ns
-        replica = job.load.replica if job.load is not None else -1
-        record = Record(
-            job.call,
-            replica,
-            course.arrival_ns,
-            now_ns,
-            reason,
-            course.receipt(now_ns),
-            refusal,
-            tuple(course.charges.items()),
-        )
+        replica = -1 if job.backend is None else job.backend.load.replica
+        charges = tuple(course.charges.items())
+        receipt = course.receipt(now_ns)
+        record = Record(job.call, replica, course.arrival_ns, now_ns, reason, receipt, refusal, charges)
         self._on_answer(job.client, record)
+
+
+def _own_key(job: int, index: int) -> bytes:
+    """Of a block that has no id in the trace: longer than those that have one, so that none is like it."""
+    return job.to_bytes(8, "little") + index.to_bytes(8, "little") + b"\xff"

@@ -6,14 +6,15 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from headway.scheduler.contract import StepPlan, WakeAt
+from headway.scheduler.contract import StepOutcome, StepPlan, WakeAt
 from headway.scheduler.refusal import Refusal
 from headway.scheduler.scheduler import Scheduler
-from headway.simulator.executor import ModelledExecutor, Timer
+from headway.simulator.executor import NO_TOKEN_YET, ModelledExecutor, Timer
 from headway.simulator.world import World
 
 if TYPE_CHECKING:
     from headway.scheduler.config import SchedulerConfig
+    from headway.scheduler.facts import Fact
     from headway.scheduler.request import Request
     from headway.scheduler.sequence import Finished
     from headway.simulator.links import Carrier
@@ -52,18 +53,58 @@ class Replica:
         self._carrier = carrier
         self._busy = False
         self._starting = False
+        self._planned_ns = 0
         self._submission = 0
         """Counts plans and cuts: an event that was scheduled for an earlier one is void."""
+        self._life = 0
+        """Counts failures: what an earlier scheduler asked for is void."""
 
-    def add(self, request: Request, num_output_tokens: int, keys: tuple[bytes, ...] = ()) -> None:
-        """Raises Refusal. The length, and the block keys of prompt and answer, are for the executor alone."""
-        self.executor.expect(request.id, num_output_tokens, keys)
+    def add(
+        self,
+        request: Request,
+        num_output_tokens: int,
+        keys: tuple[bytes, ...] = (),
+        last_token_ns: int = NO_TOKEN_YET,
+    ) -> None:
+        """Raises Refusal. The length of what is still to come, and what else the executor expects, is for it alone."""
+        self.executor.expect(request.id, num_output_tokens, keys, last_token_ns)
         try:
             self.scheduler.add(request, self._world.now_ns)
         except Refusal:
             self.executor.forget(request.id)
             raise
         self._rouse()
+
+    def tell(self, fact: Fact) -> None:
+        self.scheduler.tell(fact)
+
+    def fail(self) -> list[tuple[Finished, int]]:
+        """The machine is lost, with its cache and all requests: each as far as it came, and when it got its last token.
+
+        Steps that are over count; the one that runs is charged as far as it ran.
+        """
+        if self._busy:
+            self._break_off()
+        for request_id in self.executor.expected:
+            self.scheduler.cancel(request_id, self._world.now_ns)
+        lost = [(ended, self.executor.last_token_ns(ended.id)) for ended in self.scheduler.take_ended()]
+        self.executor.clear()
+        self.scheduler = Scheduler(self.config)
+        self._busy = False
+        self._submission += 1
+        self._life += 1
+        return lost
+
+    def _break_off(self) -> None:
+        began_ns = self._planned_ns
+        if self.executor.keep_whole_steps():
+            began_ns = self.executor.done_ns
+            self._commit(self.executor.collect(), began_ns)
+            plan = self.scheduler.plan(began_ns)
+            if not isinstance(plan, StepPlan):
+                return
+            self._submit(plan, began_ns)
+        self._commit(self.executor.break_off(began_ns), self._world.now_ns)
 
     def _rouse(self) -> None:
         """Something has happened that the next plan must know of."""
@@ -86,26 +127,32 @@ class Replica:
         plan = self.scheduler.plan(self._world.now_ns)
         if isinstance(plan, StepPlan):
             self._busy = True
-            self.executor.submit(plan)
+            self._submit(plan, self._world.now_ns)
             if plan.loads or plan.saves:
                 self._carry(plan)
-            if self._observer is not None:
-                self._observer.planned(self.index, plan, self._world.now_ns)
             self._await()
         elif isinstance(plan, WakeAt):
             self._world.at(max(plan.time_ns, self._world.now_ns + 1), START, self._start)
         self._hand_over()
+
+    def _submit(self, plan: StepPlan, now_ns: int) -> None:
+        self._planned_ns = now_ns
+        self.executor.submit(plan)
+        if self._observer is not None:
+            self._observer.planned(self.index, plan, now_ns)
 
     def _carry(self, plan: StepPlan) -> None:
         carrier = self._carrier
         if carrier is None:
             raise RuntimeError("a plan moves KV where nothing carries it")
         for load in plan.loads:
-            carrier.load(load, partial(self._arrived, load.transfer))
+            carrier.load(load, partial(self._arrived, self._life, load.transfer))
         for save in plan.saves:
-            carrier.save(save, partial(self._arrived, save.transfer))
+            carrier.save(save, partial(self._arrived, self._life, save.transfer))
 
-    def _arrived(self, transfer: int, ok: bool) -> None:
+    def _arrived(self, life: int, transfer: int, ok: bool) -> None:
+        if life != self._life:
+            return
         self.scheduler.arrived(transfer, ok, self._world.now_ns)
         self._rouse()
 
@@ -117,15 +164,16 @@ class Replica:
         if submission != self._submission:
             return
         self._busy = False
-        outcome = self.executor.collect()
+        self._commit(self.executor.collect(), self._world.now_ns)
+        self._hand_over()
+        self._step()
+
+    def _commit(self, outcome: StepOutcome, now_ns: int) -> None:
         for fact in self.executor.take_facts():
             self.scheduler.tell(fact)
-        now_ns = self._world.now_ns
         self.scheduler.commit(outcome, now_ns)
         if self._observer is not None:
             self._observer.stepped(self.index, outcome, now_ns, self.scheduler.stats(), self.executor.bound_ns)
-        self._hand_over()
-        self._step()
 
     def _hand_over(self) -> None:
         for finished in self.scheduler.take_ended():

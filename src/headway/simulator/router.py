@@ -26,6 +26,7 @@ class Load:
     """Of prompts, beside the fastest replica of the fleet."""
     replica: int = 0
     pool: int = 0
+    is_up: bool = True
 
     def count(self, prompt_tokens: int, sign: int) -> None:
         """A request comes (1) or has ended (-1)."""
@@ -37,6 +38,9 @@ class Router(ABC):
     @abstractmethod
     def choose(self, request: Request, loads: Sequence[Load]) -> Load:
         """One of `loads`, which are never none."""
+
+    def lost(self, load: Load) -> None:  # noqa: B027 - most have nothing to forget
+        """Its replica has lost its cache, and gets nothing until it is among those to choose from again."""
 
 
 class RoundRobin(Router):
@@ -71,7 +75,7 @@ class SessionAffinity(Router):
         if session is None:
             return self._new.choose(request, loads)
         home = self._homes.pop(session, None)
-        if home is None:
+        if home is None or not home.is_up:
             home = self._new.choose(request, loads)
         self._homes[session] = home
         if len(self._homes) > self._max_sessions:
@@ -96,6 +100,9 @@ class PrefixAware(Router):
         chosen = min(loads, key=lambda load: (self._work(load, request, keys), load.requests, load.replica))
         self._remember(chosen, keys)
         return chosen
+
+    def lost(self, load: Load) -> None:
+        self._seen.pop(load.replica, None)
 
     def _work(self, load: Load, request: Request, keys: Sequence[bytes]) -> float:
         missing = request.num_prompt_tokens - self._cached(load.replica, keys) * self._block_size

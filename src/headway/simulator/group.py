@@ -1,0 +1,51 @@
+"""Replicas as the gateway sees them, and groups of those that take the same work."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headway.scheduler.request import Request
+from headway.simulator.handover import End, Inbox
+from headway.simulator.pools import Role
+from headway.simulator.replica import Replica
+from headway.simulator.router import Load, Router
+
+if TYPE_CHECKING:
+    from headway.simulator.gateway import Job
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Backend:
+    """`end`, and the `inbox` of a replica that decodes: where KV is handed over."""
+
+    replica: Replica
+    load: Load
+    role: Role
+    end: End | None = None
+    inbox: Inbox | None = None
+
+
+class Group:
+    """A router chooses among those that are up; while none is, jobs wait in the order in which they came."""
+
+    def __init__(self, router: Router, backends: Sequence[Backend]) -> None:
+        self.waiting: deque[Job] = deque()
+        self._router = router
+        self._all = list(backends)
+        self._up = [backend.load for backend in backends]
+
+    def choose(self, request: Request) -> Load | None:
+        return self._router.choose(request, self._up) if self._up else None
+
+    def set_up(self, backend: Backend, is_up: bool) -> None:
+        """Of a replica of the group; another's is not its business."""
+        if backend not in self._all:
+            return
+        if is_up:
+            self._up = [b.load for b in self._all if b.load in self._up or b is backend]
+        else:
+            self._up = [load for load in self._up if load is not backend.load]
+            self._router.lost(backend.load)

@@ -1,0 +1,182 @@
+"""Pools that only prefill and pools that only decode: who gets what, and when KV arrives."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headway.scheduler.config import CacheGroup
+from headway.simulator.fleet import FleetConfig
+from headway.simulator.handover import Parcel, Port
+from headway.simulator.pools import Pool
+from headway.workload.call import Workload, WorkloadError
+
+from .drive import MS, Outcome, PlainTime, config, lone, run, run_fleet
+from .strategies import workloads
+
+EXAMPLES = settings(max_examples=60, deadline=None)
+TOKEN_BYTES = 100
+LAYERS = 4
+FLAT = PlainTime(token_ns=0, attended_ns=0, gap_ns=0)
+ENDLESS = Port(float("inf"))
+
+
+def split(port: Port = ENDLESS, jumps: bool = True, prefills: int = 1, decodes: int = 1, **changes) -> FleetConfig:
+    """`changes` of the scheduler of those that decode."""
+    time = changes.pop("time", PlainTime())
+    timeout_ns = changes.pop("transfer_timeout_ns", 2_000_000_000)
+    scheduler = config(late_blocks=jumps, transfer_timeout_ns=timeout_ns)
+    decoder = config(changes.pop("num_blocks", 64), late_blocks=jumps, transfer_timeout_ns=timeout_ns, **changes)
+    context = min(scheduler.max_context, decoder.max_context)
+    pools = (
+        Pool(prefills, replace(scheduler, max_context=context), time, role="prefill", port=port),
+        Pool(decodes, replace(decoder, max_context=context), time, role="decode", port=port),
+    )
+    return FleetConfig(pools, "least-work", jumps=jumps, parcel=Parcel(lambda tokens: tokens * TOKEN_BYTES, LAYERS))
+
+
+fleets = st.fixed_dictionaries(
+    {
+        "port": st.sampled_from([ENDLESS, Port(1e6, 0.0001), Port(3e4), Port(1e3)]),
+        "prefills": st.integers(1, 2),
+        "decodes": st.integers(1, 3),
+        "num_blocks": st.sampled_from([48, 52, 200]),
+        "max_running": st.sampled_from([1, 3, 8]),
+        "transfer_timeout_ns": st.sampled_from([1_000_000, 50_000_000, 2_000_000_000]),
+    }
+)
+
+
+def inboxes(outcome: Outcome):
+    return [backend.inbox for backend in outcome.fleet.backends if backend.inbox is not None]
+
+
+@given(workloads(), fleets)
+@EXAMPLES
+def test_jumps_change_nothing(workload: Workload, chosen) -> None:
+    stepped, jumped = (run_fleet(workload, split(jumps=jumps, **chosen)) for jumps in (False, True))
+    assert jumped.times() == stepped.times()
+    for a, b in zip(stepped.fleet.replicas, jumped.fleet.replicas, strict=True):
+        assert (a.executor.device_ns, a.executor.host_ns) == (b.executor.device_ns, b.executor.host_ns)
+        assert (a.executor.gaps.num, a.executor.gaps.total_ns) == (b.executor.gaps.num, b.executor.gaps.total_ns)
+
+
+@given(workloads(), fleets)
+@EXAMPLES
+def test_calls_tokens_blocks_and_bytes_are_conserved(workload: Workload, chosen) -> None:
+    outcome = run_fleet(workload, split(**chosen), check=True)
+    asked = {call.id: call for session in workload.sessions for call in session}
+    assert sorted(r.call.id for r in outcome.records) == sorted(asked)
+    for record in outcome.records:
+        if record.ok:
+            assert record.receipt.tokens_generated == asked[record.call.id].num_output_tokens
+        assert record.refused or record.receipt.queue_ns + record.receipt.prefill_ns + record.receipt.decode_ns == (
+            record.e2e_ns
+        )
+        assert record.receipt.tokens_reused <= record.call.num_input_tokens
+    for replica in outcome.fleet.replicas:
+        replica.scheduler.check()
+        assert replica.scheduler.is_idle
+        assert replica.scheduler.stats().blocks_used == 0
+        assert not replica.executor.expected
+    for inbox in inboxes(outcome):
+        assert not inbox._promises
+        assert not inbox.end.under_way
+
+
+@given(workloads(), fleets)
+@EXAMPLES
+def test_receipts_add_up_in_each_pool(workload: Workload, chosen) -> None:
+    outcome = run_fleet(workload, split(**chosen))
+    charged: Counter[int] = Counter()
+    for record in outcome.records:
+        charged.update(dict(record.charged_ns))
+    for pool in (0, 1):
+        executors = [replica.executor for replica in outcome.fleet.of_pool(pool)]
+        assert charged[pool] == sum(e.device_ns + e.host_ns for e in executors)
+
+
+@given(workloads())
+@EXAMPLES
+def test_over_an_endless_link_tokens_are_those_of_one_replica(workload: Workload) -> None:
+    """And each answer has its gaps: one less than tokens, whichever replicas they came from."""
+    apart, together = run_fleet(workload, split(num_blocks=200)), run(workload, config(64))
+    tokens = [{r.call.id: (r.reason, r.receipt.tokens_generated) for r in o.records} for o in (apart, together)]
+    assert tokens[0] == tokens[1]
+    gaps = [sum(replica.executor.gaps.num for replica in o.fleet.replicas) for o in (apart, together)]
+    assert gaps[0] == gaps[1]
+
+
+@given(st.lists(st.tuples(st.integers(1, 60), st.integers(2, 20)), min_size=1, max_size=8))
+@EXAMPLES
+def test_no_split_is_free_of_bytes(lengths: list[tuple[int, int]]) -> None:
+    """Where no two prompts have anything in common, every whole block of every prompt is moved, once."""
+    calls = [(0.05 * i, num_input, num_output) for i, (num_input, num_output) in enumerate(lengths)]
+    outcome = run_fleet(lone(*calls), split(Port(1e6), num_blocks=200))
+    moved = sum(inbox.received_bytes for inbox in inboxes(outcome))
+    assert moved == sum(num_input // 4 * 4 * TOKEN_BYTES for num_input, _ in lengths)
+    for record in outcome.records:
+        computed = record.call.num_input_tokens + record.call.num_input_tokens % 4 + record.receipt.tokens_generated - 1
+        assert record.receipt.tokens_computed == computed, "beside the prompt, what is in no whole block, and decodes"
+
+
+@pytest.mark.parametrize(
+    ("bytes_per_s", "seen_ms"),
+    [
+        (float("inf"), 0),
+        (3.2e6, 0.25),  # T = 1 ms, the prefill takes 2: a quarter, of the last layer, is seen
+        (0.4e6, 6.5),  # T = 8 ms: all but the 1.5 ms that it could begin before
+    ],
+)
+def test_layers_go_out_while_the_prompt_is_computed(bytes_per_s: float, seen_ms: float) -> None:
+    """latency + max(T / n, T - D (n - 1) / n), n = 4, D = 2 ms, for 32 tokens of 100 bytes."""
+    outcome = run_fleet(lone((0, 33, 3)), split(Port(bytes_per_s, 0.0003), time=FLAT))
+    (record,) = outcome.records
+    assert record.receipt.ttft_ns == 2 * MS
+    assert record.receipt.decode_ns == 2 * MS + round(seen_ms * MS) + 300_000
+    assert record.replica == 1
+
+
+def test_what_is_sent_to_one_replica_goes_one_after_another() -> None:
+    calls = [(0, 33, 2), (0, 33, 2)]
+    outcome = run_fleet(lone(*calls), split(Port(0.4e6), prefills=2, time=FLAT))
+    first, second = (record.receipt.decode_ns for record in outcome.records)
+    assert (first, second) == (MS + 6.5 * MS, MS + 14.5 * MS)
+
+
+def test_a_link_that_is_too_slow_is_not_waited_for() -> None:
+    outcome = run_fleet(lone((0, 33, 3)), split(Port(10.0), transfer_timeout_ns=5 * MS, time=FLAT))
+    (record,) = outcome.records
+    assert record.receipt.decode_ns == 5 * MS + 3 * MS, "it waits 5 ms, computes 34 tokens in two steps, decodes"
+    assert record.receipt.tokens_computed == 33 + 34 + 1
+
+
+def test_an_answer_of_one_token_is_not_handed_over() -> None:
+    outcome = run_fleet(lone((0, 33, 1)), split())
+    assert (outcome.records[0].replica, inboxes(outcome)[0].received_bytes) == (0, 0)
+
+
+def test_mixed_replicas_beside_split_ones_keep_their_calls() -> None:
+    halves = split(num_blocks=200)
+    both = replace(halves, pools=(*halves.pools, Pool(1, config(max_context=200), PlainTime())), router="round-robin")
+    records = run_fleet(lone(*[(0.01 * i, 20, 5) for i in range(6)]), both).records
+    assert [r.replica for r in records] == [1, 2, 1, 2, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"role": "mixed"}, "need each other"),
+        ({"port": None}, "needs a link"),
+        ({"scheduler": config(prefix_caching=False)}, "needs one"),
+        ({"scheduler": config(groups=(CacheGroup("full", 64), CacheGroup("state", 8)))}, "constant states"),
+    ],
+)
+def test_pools_that_cannot_hand_over_are_refused(changes, said: str) -> None:
+    prefill, decode = split().pools
+    with pytest.raises(WorkloadError, match=said):
+        replace(split(), pools=(prefill, replace(decode, **changes)))
