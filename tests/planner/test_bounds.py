@@ -73,3 +73,6 @@ def test_joules_of_ones_own_are_judged(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "of the 700 W cap" in result.output
     assert "not judged" not in result.output
+    best = CliRunner().invoke(plan, ["best", "llama-3.1-8b", "--slo", "50", "--catalog", str(tmp_path)]).output
+    assert "`plan limits` judges it by the joules of the calibration" in best
+    assert "power is never named" not in best

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from headway.planner.bounds import has_joules
 from headway.planner.deployment import CALIBRATED, FLOOR
 from headway.planner.lengths import Lengths
 from headway.planner.split import BUSIEST
@@ -32,10 +33,11 @@ _SERVED = (
 )
 _CHIPS = "90% of each chip's memory is for weights and cache; configurations that do not fit are left out"
 _REPLICAS = "a configuration is one unit of whole replicas; a system runs as many units as it has room for"
-_POWER = (
+_NO_JOULES = (
     "power is never named as the bound: the catalog has no measured joules a FLOP and byte of these chips, so whether "
     "a cap holds them back cannot be told; `plan limits` judges it where a calibration has them"
 )
+_JOULES = "power is not looked at here: `plan limits` judges it by the joules of the calibration"
 
 
 def formulas(load: Lengths | int, fitted: bool) -> tuple[str, ...]:
@@ -54,7 +56,7 @@ def assumptions(load: Lengths | int, fits: Mapping[str, Calibration]) -> tuple[s
             _REPLICAS,
             _CHIPS,
             *steps,
-            _POWER,
+            _power(fits),
         )
     return (
         f"each request: {load.prompt:,} tokens in ({load.cached:,} cached), {load.output:,} out",
@@ -65,8 +67,12 @@ def assumptions(load: Lengths | int, fits: Mapping[str, Calibration]) -> tuple[s
         _REPLICAS,
         _CHIPS,
         *steps,
-        _POWER,
+        _power(fits),
     )
+
+
+def _power(fits: Mapping[str, Calibration]) -> str:
+    return _JOULES if any(map(has_joules, fits.values())) else _NO_JOULES
 
 
 def _error(chip: str, fit: Calibration) -> str:
@@ -74,4 +80,4 @@ def _error(chip: str, fit: Calibration) -> str:
     unseen = "" if fit.held_out_median_error is None else f", {fit.held_out_median_error:.0%} where it was held out"
     range_ = "" if fit.interval_ratio is None else f"; nine in ten lie within a factor of {fit.interval_ratio:.3g}"
     whose = chip if fit.measured_chip else f"{chip} was never measured and is taken from its datasheet: of other chips"
-    return f"{whose}: TPOT is off by {fit.median_error:.0%} (median of {fit.points:,}){unseen}{range_}; TTFT by more"
+    return f"{whose}: TPOT is off by {fit.median_error:.0%} (median of {fit.points:,}){unseen}{range_}; TTFT is less certain"

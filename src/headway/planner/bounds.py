@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headway.planner.deployment import Deployment
-from headway.roofline import LIMITS, Limit, StepCost
+from headway.roofline import LIMITS, Calibration, Limit, StepCost
 from headway.roofline.calibrated import calibrated_energy_j
 
 
@@ -47,11 +47,15 @@ def _capacity(where: Deployment, batch: int, context: int) -> tuple[float, str]:
     return share, f"of the usable memory; at most {plan.max_batch:,} sequences of {context:,} tokens fit"
 
 
+def has_joules(fitted: Calibration) -> bool:
+    """Whether anybody measured what a FLOP or a byte takes there."""
+    return bool(fitted.coefficients.compute_j_per_flop or fitted.coefficients.memory_j_per_byte)
+
+
 def _power(where: Deployment, cost: StepCost) -> tuple[float | None, str]:
     """Power is energy over time. An estimate for other silicon would be off by more than what is asked."""
     chip, fitted = where.system.chip, where.fitted
-    joules = fitted and (fitted.coefficients.compute_j_per_flop or fitted.coefficients.memory_j_per_byte)
-    if fitted is None or not joules:
+    if fitted is None or not has_joules(fitted):
         return None, f"not judged: the catalog has no measured joules a FLOP and byte of {chip.name}"
     if chip.tdp_w is None:
         return None, f"not judged: no power cap of {chip.name} is published"
