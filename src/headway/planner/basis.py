@@ -78,6 +78,6 @@ def _power(fits: Mapping[str, Calibration]) -> str:
 def _error(chip: str, fit: Calibration) -> str:
     """How far off the fit's TPOT was."""
     unseen = "" if fit.held_out_median_error is None else f", {fit.held_out_median_error:.0%} where it was held out"
-    range_ = "" if fit.interval_ratio is None else f"; nine in ten lie within a factor of {fit.interval_ratio:.3g}"
+    within = "" if fit.interval_ratio is None else f"; nine in ten lie within a factor of {fit.interval_ratio:.3g}"
     whose = chip if fit.measured_chip else f"{chip} was never measured and is taken from its datasheet: of other chips"
-    return f"{whose}: TPOT is off by {fit.median_error:.0%} (median of {fit.points:,}){unseen}{range_}; TTFT is less certain"
+    return f"{whose}: TPOT is off by {fit.median_error:.0%} (median of {fit.points:,}){unseen}{within}; TTFT less sure"
