@@ -12,114 +12,26 @@ by at most the spread between them.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import os
 import subprocess
 import sys
 import tempfile
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from tokenizers import Tokenizer
-
 from headway.arithmetic.formats import precision
 from headway.arithmetic.hf_config import shape_from_config
-from headway.bench.client import Client, ClientSettings
-from headway.bench.endpoint import endpoint
-from headway.bench.load import Load, Pace
-from headway.bench.metrics import tpot_s, ttft_s
-from headway.bench.record import Record
-from headway.bench.words import WORDS
 from headway.catalog.machine import MachineFile, machine_fit, machine_system, read_machine
 from headway.engine.model_store import resolve_model
-from headway.simulator.fleet import Fleet, FleetConfig
-from headway.simulator.record import Record as Simulated
-from headway.simulator.replay import replay
+from headway.simulator.record import Record
 from headway.simulator.results import Quantiles, quantiles
-from headway.simulator.router import RoundRobin
-from headway.simulator.simulation import Setup
-from headway.workload.call import Call, Workload
-from serving.headway_server import HEADWAY, headway_server
+from headway.simulator.simulation import Setup, simulate
+from serving.headway_server import HEADWAY
+from serving.trace_runs import Trace, make_trace, plain_tokens, real_run
 
-BLOCK = 16
-SHARED_TOKENS = 64
 ALLOWED = 0.15
-
-
-@dataclass(frozen=True)
-class Trace:
-    calls: tuple[Call, ...]
-    prompts: dict[str, list[int]]
-    """Token ids, by call."""
-
-    @property
-    def workload(self) -> Workload:
-        return Workload("parity", [(call,) for call in self.calls], BLOCK, num_calls=len(self.calls))
-
-
-def make_trace(vocabulary: list[int], requests: int, rate: float, seed: int) -> Trace:
-    """Poisson arrivals; 20 to 220 tokens in, or 64 more that half of all have in common; 8 to 40 out."""
-    rng = np.random.default_rng(seed)
-    common = rng.choice(vocabulary, SHARED_TOKENS).tolist()
-    arrivals_s = np.cumsum(rng.exponential(1 / rate, requests))
-    calls, prompts = [], {}
-    for i, arrival_s in enumerate(arrivals_s.tolist()):
-        own = rng.choice(vocabulary, int(rng.integers(20, 220))).tolist()
-        shares = bool(rng.integers(2))
-        tokens = common + own if shares else own
-        first = SHARED_TOKENS // BLOCK if shares else 0
-        ids = (*range(1, first + 1), *(1000 * (i + 1) + j for j in range(first, len(tokens) // BLOCK)))
-        output = int(rng.integers(8, 40))
-        calls.append(Call(str(i), len(tokens), output, arrival_s=arrival_s, hash_ids=ids, max_output_tokens=output))
-        prompts[str(i)] = tokens
-    return Trace(tuple(calls), prompts)
-
-
-def plain_tokens(directory: Path) -> list[int]:
-    """Ids of whole words, so that answers are text."""
-    tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
-    encoded = (tokenizer.encode(f" {word}", add_special_tokens=False).ids for word in WORDS)
-    return [ids[0] for ids in encoded if len(ids) == 1]
-
-
-async def drive(url: str, name: str, trace: Trace) -> list[Record]:
-    """A request by itself first, so that the first of the trace finds everything warm."""
-    client = Client(endpoint(url, model=name, api="completions"), ClientSettings())
-
-    def body(call: Call) -> bytes:
-        fields = {"model": name, "prompt": trace.prompts[call.id], "max_tokens": call.num_output_tokens}
-        settings = {"stream": True, "ignore_eos": True, "temperature": 0, "stream_options": {"include_usage": True}}
-        return json.dumps(fields | settings).encode()
-
-    async def send(call: Call, content: bytes, scheduled_s: float) -> Record:
-        return await client.ask(call, content, load.start_s, scheduled_s)
-
-    warm = trace.calls[-1]
-    load = Load(Workload("warm", [(Call("warm", 1, 8),)]), Pace(), lambda _: body(warm), send)
-    await load.run(asyncio.Event())
-    load = Load(trace.workload, Pace(), body, send)
-    await load.run(asyncio.Event())
-    client.close()
-    return load.records
-
-
-def real_run(directory: Path, dtype: str, trace: Trace, log: Path) -> dict[str, Quantiles]:
-    with headway_server(directory, "--dtype", dtype, "--step-log", str(log)) as url:
-        records = asyncio.run(drive(url, directory.name, trace))
-    asked = {call.id: call.num_output_tokens for call in trace.calls}
-    for record in records:
-        if record.outcome != "ok" or record.usage_output_tokens != asked[record.id]:
-            raise SystemExit(
-                f"request {record.id}: {record.outcome}, {record.usage_output_tokens} tokens {record.error}"
-            )
-        record.output_tokens = asked[record.id]
-    replayed = replay(log)
-    assert replayed.requests == len(records) + 1
-    first_s = [(ttft_s(r) or 0.0) + r.lateness_s for r in records]
-    return {"ttft_s": quantiles(first_s), "tpot_s": quantiles(s for r in records if (s := tpot_s(r)) is not None)}
 
 
 def simulated_run(machine: MachineFile, trace: Trace) -> dict[str, Quantiles]:
@@ -135,13 +47,20 @@ def simulated_run(machine: MachineFile, trace: Trace) -> dict[str, Quantiles]:
         max_step_tokens=served.max_step_tokens,
         max_context=served.max_context,
     )
-    records: list[Simulated] = []
-    fleet = Fleet(FleetConfig(1, setup.scheduler_config()), setup.step_time(), RoundRobin(), records.append)
-    fleet.run(trace.workload)
+    done = Kept()
+    simulate(setup, trace.workload, sink=done)
     return {
-        "ttft_s": quantiles((r.receipt.ttft_ns for r in records), 1e-9),
-        "tpot_s": quantiles((r.receipt.tpot_ns for r in records), 1e-9),
+        "ttft_s": quantiles((r.receipt.ttft_ns for r in done.records), 1e-9),
+        "tpot_s": quantiles((r.receipt.tpot_ns for r in done.records), 1e-9),
     }
+
+
+@dataclass
+class Kept:
+    records: list[Record] = field(default_factory=list)
+
+    def add(self, record: Record) -> None:
+        self.records.append(record)
 
 
 def compared(runs: list[dict[str, Quantiles]], simulated: dict[str, Quantiles]) -> list[dict[str, Any]]:
@@ -184,7 +103,7 @@ def main() -> None:
         logs.mkdir(exist_ok=True)
         runs = []
         for number in (1, 2):
-            runs.append(real_run(directory, machine.dtype, trace, logs / f"steps-{number}.jsonl"))
+            runs.append(real_run(directory, trace, logs / f"steps-{number}.jsonl", "--dtype", machine.dtype))
             loads.append(os.getloadavg()[0])
     rows = compared(runs, simulated_run(machine, trace))
     about = {
