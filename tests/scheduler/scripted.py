@@ -44,6 +44,7 @@ class ScriptedExecutor:
     bad_slots: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
+        self._reads_tables = not self.config.late_blocks
         self.rows: dict[int, _Row] = {}
         width = -(-self.config.max_context // self.config.block_size)
         self.tables = [np.full((self.config.max_running, width), -1) for _ in self.config.groups]
@@ -113,12 +114,13 @@ class ScriptedExecutor:
             given = [ids.popleft() for _ in range(count)]
             given = [row.token_at(start) if token == IN_FLIGHT else token for token in given]
             context = ([*row.tokens, *[0] * start][:start] + given)[: start + count]
-            self._write(slot, start, context, written)
+            if self._reads_tables:
+                self._write(slot, start, context, written)
             work.append((slot, start, count, context))
         assert not ids
         self.computed_tokens += int(plan.counts.sum())
         for slot, start, count, context in work:
-            if not self.rows[slot].failed:
+            if self._reads_tables and not self.rows[slot].failed:
                 self._check_reads(slot, start, count, context)
         return self._draw(plan, work)
 
