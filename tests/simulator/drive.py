@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -12,9 +12,11 @@ from headway.simulator.fleet import Fleet, FleetConfig
 from headway.simulator.pools import Pool
 from headway.simulator.record import Record
 from headway.simulator.step_time import Step, Steps
+from headway.simulator.tier_memory import TierMemory
 from headway.workload.call import Call, Workload
 
 MS = 1_000_000
+KV_BLOCK_BYTES = 1000.0
 
 
 @dataclass(frozen=True)
@@ -76,9 +78,11 @@ def run(
     jumps: bool = True,
     max_output_tokens: int | None = None,
     check: bool = False,
+    tiers: tuple[TierMemory, ...] = (),
 ) -> Outcome:
     """Replicas that are alike."""
-    pool = Pool(replicas, scheduler or config(), time or PlainTime())  # type: ignore[arg-type]
+    scheduler = replace(scheduler or config(), tiers=tuple(tier.tier(KV_BLOCK_BYTES) for tier in tiers))
+    pool = Pool(replicas, scheduler, time or PlainTime(), tiers, KV_BLOCK_BYTES)  # type: ignore[arg-type]
     return run_fleet(workload, FleetConfig((pool,), router, max_output_tokens, jumps), check)
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 
+from headway.simulator.tier_memory import TierMemory
 from headway.workload.call import Call, Workload
 
 
@@ -48,6 +51,10 @@ def workloads(draw, most_sessions: int = 12) -> Workload:
     return Workload("random", sessions, hash_block_size=4, concurrency=draw(st.sampled_from([None, None, 3])))
 
 
+SLOW = TierMemory("dram", size_bytes=40_000, bytes_per_s=1e6)
+"""A block of `drive` takes 1 ms, as long as a step, and there are 40."""
+TIERS = [(), (), (SLOW,), (replace(SLOW, size_bytes=9_000, ttl_s=0.05), TierMemory("ssd", 200_000, 3e5, 0.002))]
+
 # `beside`: a second cache group.
 settings_of_fleets = st.fixed_dictionaries(
     {
@@ -56,6 +63,8 @@ settings_of_fleets = st.fixed_dictionaries(
         "replicas": st.sampled_from([1, 2, 3]),
         "router": st.sampled_from(["round-robin", "least-work", "session", "prefix"]),
         "prefix_caching": st.booleans(),
+        "tiers": st.sampled_from(TIERS),
+        "kv_ttl_ns": st.sampled_from([None, None, 20_000_000]),
         "beside": st.sampled_from(["nothing", "nothing", "window", "state"]),
     }
 )

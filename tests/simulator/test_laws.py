@@ -40,8 +40,10 @@ def fleet(workload: Workload, chosen: dict[str, object], jumps: bool = True, che
         max_running=chosen["max_running"],
         prefix_caching=chosen["prefix_caching"],
         late_blocks=jumps,
+        kv_ttl_ns=chosen["kv_ttl_ns"],
     )
-    return run(workload, scheduler, None, chosen["replicas"], chosen["router"], jumps, check=check)  # type: ignore[arg-type]
+    replicas, router, tiers = chosen["replicas"], chosen["router"], chosen["tiers"]
+    return run(workload, scheduler, None, replicas, router, jumps, check=check, tiers=tiers)  # type: ignore[arg-type]
 
 
 @given(workloads(), settings_of_fleets)
@@ -113,8 +115,10 @@ def test_receipts_add_up_to_the_steps(workload: Workload, chosen: dict[str, obje
 @given(workloads(), settings_of_fleets)
 @EXAMPLES
 def test_work_is_conserved(workload: Workload, chosen: dict[str, object]) -> None:
-    """A replica is never idle while a request is there: busy time is the union of its requests' stays."""
-    outcome = fleet(workload, chosen)
+    """A replica is never idle while a request is there: busy time is the union of its requests' stays. (But for those
+    that wait for a tier.)
+    """
+    outcome = fleet(workload, chosen | {"tiers": ()})
     stays: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for r in outcome.records:
         if not r.refused:

@@ -18,6 +18,7 @@ from headway.cli.simulate_checks import FIELDS, check_load, check_replay
 from headway.cli.simulate_machine import cost_model, given_options, with_machine
 from headway.cli.simulate_pools import described_fleet, pool_options, with_machines
 from headway.cli.sweep_options import check_sweep, sweep_options
+from headway.cli.tier_options import tier_memories, tier_options
 from headway.cli.trace_options import trace_options, tracing
 from headway.cli.workload_options import WorkloadChoice, workload_options
 
@@ -63,6 +64,7 @@ RATE = click.FloatRange(0, 1e9, min_open=True)
 @click.option(
     "--out", type=click.Path(path_type=Path, dir_okay=False), help="Per-request table, Parquet; a sweep's JSON lines."
 )
+@tier_options
 @pool_options
 @sweep_options
 @trace_options
@@ -220,6 +222,8 @@ def setup_of(options: dict[str, Any]) -> Setup:
         prefix_caching=options["prefix_cache"],
         batching=options["batching"],
         reservation=options["reservation"].replace("-", "_"),
+        tiers=tier_memories(options, catalog, system, cut_of(options).chips),
+        kv_ttl_s=options["kv_ttl"],
         pools=tuple(setup_of(pool) for pool in options["pools"]),
     )
 

@@ -13,8 +13,9 @@ from typing import Any
 import click
 
 from headway.cli.si import plain, si
+from headway.simulator.kv_use import KVUse
 from headway.simulator.replay import Replayed
-from headway.simulator.results import Quantiles, Summary
+from headway.simulator.results import PoolSummary, Quantiles, Summary
 from headway.simulator.what_if import WhatIf
 
 EVERY = 64
@@ -56,7 +57,7 @@ def show_summary(described: dict[str, Any], summary: Summary, as_json: bool) -> 
     s, d = summary, described
     cached = f"{s.hit_rate:.1%} of {s.input_tokens:,} prompt tokens from the cache"
     refused = "".join(f", {n:,} refused ({reason.replace('_', ' ')})" for reason, n in s.refused.items())
-    click.echo(f"{d['workload']}: {d['model']} on {d['replicas']} x {d['chips'] // d['replicas']} {d['chip']}")
+    click.echo(f"{d['workload']}: {d['model']} on {d['fleet']}")
     if s.interrupted:
         click.echo("  INTERRUPTED: this is what had ended by then")
     _line("calls", f"{s.finished:,} finished, {s.cut_at_limit:,} cut at the token limit{refused}")
@@ -74,8 +75,13 @@ def show_summary(described: dict[str, Any], summary: Summary, as_json: bool) -> 
         _line("a user", f"{plain(s.interactivity_tokens_per_s)} tokens/s")
     _line("goodput", _goodput(s))
     _line("bound", ", ".join(f"{k.replace('_', ' ')} {v:.1%}" for k, v in s.bound_share.items() if v))
+    for use in s.kv if len(s.kv) > 1 else ():
+        _line(f"KV in {use.memory}", _kept(use, s.input_tokens))
     _line("energy", _energy(s.energy_j, s.energy_j_per_output_token))
     _line("cost", _cost(s.cost_usd, s.usd_per_mtok_output))
+    if len(s.pools) > 1:
+        for pool in s.pools:
+            _line("pool", _pool(pool))
     click.echo(
         f"  steps: {d['cost_model']}; energy: chips at their power limit while busy; cost: all chips, all the time"
     )
@@ -149,10 +155,36 @@ def _seconds(value: float) -> str:
     return plain(value, "s") if abs(value) >= 1 else si(value, "s", 3)
 
 
+def _kept(use: KVUse, input_tokens: int) -> str:
+    """What a memory held, and what came back from it."""
+    held = f"{si(use.mean_used_bytes, 'B', 3)} in use and {si(use.mean_idle_bytes, 'B', 3)} idle of "
+    held += f"{si(use.capacity_bytes, 'B', 3)}"
+    if use.memory == "device":
+        return held
+    share = use.loaded_tokens / input_tokens if input_tokens else 0.0
+    moved = f"read {si(use.read_bytes, 'B', 3)}, written {si(use.written_bytes, 'B', 3)}"
+    cost = "" if use.cost_usd is None else f", {plain(use.cost_usd, 'USD')}"
+    return f"{held}; {share:.1%} of prompt tokens came back; {moved}{cost}"
+
+
 def _goodput(s: Summary) -> str:
     if s.goodput_share is None or s.goodput_requests_per_s is None:
         return "no SLO given (--slo-ttft, --slo-tpot, --slo-e2e)"
     return f"{s.goodput_share:.1%} of calls, {plain(s.goodput_requests_per_s)} requests/s"
+
+
+def _pool(pool: PoolSummary) -> str:
+    amounts = [(pool.energy_j, "J"), (pool.cost_usd, "USD")]
+    known = [_amount(value, unit) for value, unit in amounts if value is not None]
+    return ", ".join(
+        [
+            pool.name,
+            counted(pool.replicas, "replica"),
+            counted(pool.chips, "chip"),
+            f"busy {pool.busy_share:.1%}",
+            *known,
+        ]
+    )
 
 
 def _energy(total_j: float | None, each_j: float | None) -> str:

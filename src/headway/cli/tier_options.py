@@ -62,8 +62,8 @@ def tier_memories(options: Mapping[str, Any], catalog: Catalog, system: System, 
 def _fields(text: str, rest: str) -> dict[str, float]:
     values: dict[str, float] = {}
     for part in rest.split(",") if rest else ():
-        name, _, value = part.partition("=")
-        if name not in FIELDS or name in values:
+        name, equals, value = part.partition("=")
+        if not equals or name not in FIELDS or name in values:
             raise click.UsageError(f"--tier {text!r}: {part!r} is not one of {', '.join(FIELDS)} with a value, once")
         kind = ByteSize() if name in ("size", "bandwidth") else Seconds()
         try:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from headway.simulator.executor import ModelledExecutor, bound_shares
+from headway.simulator.kv_use import KVUse
 from headway.simulator.record import Record
 from headway.simulator.token_gaps import TokenGaps
 
@@ -150,6 +151,8 @@ class Summary:
     """The part that receipts carry; the rest is idle time."""
     usd_per_mtok_output: float | None
     pools: tuple[PoolSummary, ...]
+    kv: tuple[KVUse, ...]
+    """By memory: the device, then tiers."""
 
 
 @dataclass(slots=True)
@@ -208,7 +211,7 @@ class Results:
             total.good += 1
             total.good_tokens += r.tokens_generated
 
-    def summary(self, pools: Sequence[PoolUse], interrupted: bool = False) -> Summary:
+    def summary(self, pools: Sequence[PoolUse], interrupted: bool = False, kv: tuple[KVUse, ...] = ()) -> Summary:
         executors, limited = [e for pool in pools for e in pool.executors], self.slo != Slo()
         total, ended = self._totals, len(self._e2e_ns)
         duration_s = (self._last_ns - (self._first_ns or 0)) / 1e9
@@ -252,6 +255,7 @@ class Results:
             charged_usd=_sum(p.charged_usd for p in each),
             usd_per_mtok_output=None if cost_usd is None else _ratio(cost_usd * 1e6, total.output),
             pools=each,
+            kv=kv,
         )
 
     def _of_pool(self, number: int, pool: PoolUse, duration_s: float) -> PoolSummary:

@@ -19,6 +19,7 @@ from headway.simulator.record import Record
 from headway.simulator.results import PoolUse, Price, Results, Slo, Summary
 from headway.simulator.split_time import FeedForwardSide, SplitTime
 from headway.simulator.staged_time import step_timer
+from headway.simulator.tier_memory import TierMemory, kv_block_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,6 +67,12 @@ class Setup:
     max_queued_requests: int = 1_000_000
     max_output_tokens: int | None = None
     prefix_caching: bool = True
+    tiers: tuple[TierMemory, ...] = ()
+    """Memories below a replica that keep its KV, nearest first."""
+    kv_ttl_s: float | None = None
+    """For how long KV that nobody uses stays on the device; None: until there is no room."""
+    load_timeout_s: float = 30.0
+    """Who has waited so long for KV from a tier computes it instead."""
     batching: Batching = "continuous"
     reservation: Reservation = "demand"
     jumps: bool = True
@@ -93,6 +100,9 @@ class Setup:
             max_queued_requests=self.max_queued_requests,
             max_queued_tokens=1 << 62,
             prefix_caching=self.prefix_caching,
+            tiers=tuple(tier.tier(self.kv_block_bytes) for tier in self.tiers),
+            kv_ttl_ns=None if self.kv_ttl_s is None else round(self.kv_ttl_s * 1e9),
+            transfer_timeout_ns=round(self.load_timeout_s * 1e9),
             token_ids=False,
             late_blocks=self.jumps,
             batching=self.batching,
@@ -125,6 +135,10 @@ class Setup:
         return SplitTime(model, p, self.cut, self.system, self.feed_forward, most, gap_s)
 
     @property
+    def kv_block_bytes(self) -> float:
+        return kv_block_bytes(self.model, self.precision, self.block_size)
+
+    @property
     def replica_price(self) -> Price:
         mine, other = _price(self.system, self.cut.chips), self.feed_forward
         return mine if other is None else mine.plus(_price(other.system, other.chips))
@@ -139,13 +153,19 @@ class Setup:
         """A fleet has one context, that of the pool with the shortest."""
         return min(pool.scheduler_config().max_context for pool in self.all_pools)
 
+    def pool(self, context: int) -> Pool:
+        """Of this hardware and policy; `context` is the fleet's."""
+        scheduler = replace(self.scheduler_config(), max_context=context)
+        pool = Pool(self.num_replicas, scheduler, self.step_time(), self.tiers, self.kv_block_bytes)
+        if not self.tiers:
+            return pool
+        token_ns = round(1e9 / pool.tokens_per_s())
+        return replace(pool, scheduler=replace(scheduler, prompt_token_ns=token_ns))
+
     def fleet_config(self) -> FleetConfig:
         """Raises what `scheduler_config` and `step_time` raise, WorkloadError for pools that do not go together."""
         context = self.fleet_context
-        pools = tuple(
-            Pool(p.num_replicas, replace(p.scheduler_config(), max_context=context), p.step_time())
-            for p in self.all_pools
-        )
+        pools = tuple(p.pool(context) for p in self.all_pools)
         return FleetConfig(pools, self.router, self.max_output_tokens, self.jumps)
 
 
@@ -183,7 +203,7 @@ def simulate(
         fleet.run(workload)
     except KeyboardInterrupt:
         interrupted = True
-    return results.summary(_uses(setup, fleet), interrupted)
+    return results.summary(_uses(setup, fleet), interrupted, fleet.kv_uses())
 
 
 def _uses(setup: Setup, fleet: Fleet) -> list[PoolUse]:

@@ -98,6 +98,8 @@ def what_if(
     logged = read_logged(path)
     if logged.config.speculation is not None:
         raise WorkloadError(f"{path}: the run drafted tokens, which cannot be simulated: acceptance is not known")
+    if logged.config.tiers:
+        raise WorkloadError(f"{path}: the run kept KV in tiers, whose speed is not in its log")
     if not logged.receipts:
         raise WorkloadError(f"{path}: no request of the log has a whole answer, so there is nothing to compare")
     try:
