@@ -96,13 +96,8 @@ def split(
     around_s = np.repeat([_around_s(where, lengths) for where, _ in found], sizes)
     chips = np.repeat([where.cut.chips for where, _ in found], sizes)
     requests_per_s = batch / ((lengths.output - 1) * tpot_s)
-    tried = [_replicas(requests_per_s * pool.prompt.each_s, pool, chips, max_chips) for pool in pools]
-    chosen = np.argmin([_chips_each(t, pool, chips) for t, pool in zip(tried, pools, strict=True)], axis=0)
-    prefills, decodes = np.take_along_axis(np.array(tried), chosen[None, None, :], 0)[0]
-    prompts = np.array([(pool.prompt.alone_s, pool.prompt.each_s, pool.around_s) for pool in pools])[chosen].T
-    alone_s, each_s, there_s = prompts
-    busy = requests_per_s * each_s * decodes / np.maximum(prefills, 1)
-    ttft_s = alone_s + busy / (2 * (1 - busy)) * each_s + np.maximum(around_s, there_s)
+    chosen, prefills, decodes = _cheapest(pools, requests_per_s, chips, max_chips)
+    ttft_s = _ttft_s(pools, chosen, requests_per_s * decodes / np.maximum(prefills, 1), around_s)
     rate, ends = requests_per_s * lengths.output, np.cumsum(sizes).tolist()
     splits = []
     for (_, steps), start, end in zip(found, [0, *ends], ends, strict=False):
@@ -113,6 +108,24 @@ def split(
         bounds = tuple(itertools.compress(longest(steps.decode.busy_s), room))
         splits.append(Split(Load(tpot, ttft, made, bounds), Pools(tuple(pools), which, p, d), room))
     return splits
+
+
+def _cheapest(
+    pools: Sequence[Pool], requests_per_s: FloatArray, decode_chips: Ints, max_chips: int
+) -> tuple[Ints, Ints, Ints]:
+    """[N] which pool, and its and the decoding replicas, that need the fewest chips."""
+    tried = [_replicas(requests_per_s * pool.prompt.each_s, pool, decode_chips, max_chips) for pool in pools]
+    chosen = np.argmin([_chips_each(t, pool, decode_chips) for t, pool in zip(tried, pools, strict=True)], axis=0)
+    prefills, decodes = np.take_along_axis(np.array(tried), chosen[None, None, :], 0)[0]
+    return chosen, prefills, decodes
+
+
+def _ttft_s(pools: Sequence[Pool], chosen: Ints, prompts_per_s: FloatArray, around_s: FloatArray) -> FloatArray:
+    """[N] of replicas that get so many prompts each; M/D/1, as `_busiest` has it."""
+    times = np.array([(pool.prompt.alone_s, pool.prompt.each_s, pool.around_s) for pool in pools])
+    alone_s, each_s, own_s = times[chosen].T
+    busy = prompts_per_s * each_s
+    return np.asarray(alone_s + busy / (2 * (1 - busy)) * each_s + np.maximum(around_s, own_s))
 
 
 def _replicas(asked: FloatArray, pool: Pool, decode_chips: Ints, max_chips: int) -> tuple[Ints, Ints]:

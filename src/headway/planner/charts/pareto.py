@@ -24,6 +24,7 @@ def pareto_chart(reports: Sequence[ParetoReport], title: str | None = None) -> d
             x=x,
             y=y,
             color=systems,
+            shape={"field": "kind", "type": "nominal", "title": "prompts"},
             tooltip=[
                 {"field": f} for f in ("system", "kind", "chips", "batch", "weight_format", x["field"], y["field"])
             ],
