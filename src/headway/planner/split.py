@@ -102,9 +102,8 @@ def split(
     splits = []
     for (_, steps), start, end in zip(found, [0, *ends], ends, strict=False):
         room = decodes[start:end] > 0
-        tpot, ttft, made, which, p, d = (
-            array[start:end][room] for array in (tpot_s, ttft_s, rate, chosen, prefills, decodes)
-        )
+        tpot, ttft, made = (array[start:end][room] for array in (tpot_s, ttft_s, rate))
+        which, p, d = (array[start:end][room] for array in (chosen, prefills, decodes))
         bounds = tuple(itertools.compress(longest(steps.decode.busy_s), room))
         splits.append(Split(Load(tpot, ttft, made, bounds), Pools(tuple(pools), which, p, d), room))
     return splits
