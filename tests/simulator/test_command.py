@@ -129,6 +129,11 @@ def test_the_table_adds_up_to_the_summary(tmp_path: Path) -> None:
     assert sum(column["output_tokens"]) == found["output_tokens"]
     assert sum(column["energy_j"]) == pytest.approx(found["energy_j"])
     assert sum(column["cost_usd"]) == pytest.approx(found["charged_usd"])
+    # Weights of 8 billion parameters take 2 FLOPs each a token, and attention some more.
+    assert all(
+        2 * 6.9e9 < flops / n < 2 * 8.5e9 for flops, n in zip(column["flops"], column["computed_tokens"], strict=True)
+    )
+    assert set(column["bound"]) <= {"compute", "memory_bandwidth"}
     assert (sum(column["device_share_ns"]) + sum(column["host_share_ns"])) / 1e9 == pytest.approx(found["busy_s"])
     assert list(tmp_path.iterdir()) == [path]
 

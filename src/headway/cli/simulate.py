@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from headway.simulator.executor import Timer
     from headway.simulator.results import Price, Slo
     from headway.simulator.simulation import Setup, Sink
+    from headway.simulator.work_receipts import WorkReceipts
     from headway.workload.call import Workload
 
 COUNT = click.IntRange(1, 1_000_000_000)
@@ -147,18 +148,21 @@ def _price(options: dict[str, Any]) -> Price:
 
 def _simulate(options: dict[str, Any]) -> None:
     from headway.cli.simulate_text import progress, show_summary
+    from headway.simulator.observer import together
     from headway.simulator.simulation import simulate as run
+    from headway.simulator.work_receipts import work_receipts
 
     options, setup = fleet_of(options)
+    receipts = None if options["out"] is None else work_receipts(setup)
     workload = workload_of(options, setup)
     about = described(options, setup, workload)
     with (
-        _table(options, setup) as table,
+        _table(options, setup, receipts) as table,
         drawing(options, about, table) as sink,
         tracing(options) as observer,
         progress(workload.num_calls) as advance,
     ):
-        summary = run(setup, workload, slo_of(options), sink, advance, observer)
+        summary = run(setup, workload, slo_of(options), sink, advance, together(observer, receipts))
     show_summary(about, summary, options["as_json"])
     if summary.interrupted:
         sys.exit(INTERRUPTED)
@@ -186,12 +190,14 @@ def described(options: Mapping[str, Any], setup: Setup, workload: Workload) -> d
     }
 
 
-def _table(options: Mapping[str, Any], setup: Setup) -> AbstractContextManager[Sink | None]:
-    if options["out"] is None:
+def _table(
+    options: Mapping[str, Any], setup: Setup, receipts: WorkReceipts | None
+) -> AbstractContextManager[Sink | None]:
+    if receipts is None:
         return nullcontext(None)
     from headway.simulator.table import RecordTable
 
-    return RecordTable(options["out"], [pool.replica_price for pool in setup.all_pools])
+    return RecordTable(options["out"], [pool.replica_price for pool in setup.all_pools], receipts)
 
 
 def setup_of(options: dict[str, Any]) -> Setup:

@@ -26,3 +26,30 @@ class Observer(Protocol):
 
     def recorded(self, record: Record) -> None:
         """A call has ended or was refused."""
+
+
+class Observers:
+    """Several as one."""
+
+    def __init__(self, *observers: Observer) -> None:
+        self._observers = observers
+
+    def planned(self, replica: int, plan: StepPlan, now_ns: int) -> None:
+        for observer in self._observers:
+            observer.planned(replica, plan, now_ns)
+
+    def stepped(
+        self, replica: int, outcome: StepOutcome, now_ns: int, stats: SchedulerStats, bound_ns: Sequence[int]
+    ) -> None:
+        for observer in self._observers:
+            observer.stepped(replica, outcome, now_ns, stats, bound_ns)
+
+    def recorded(self, record: Record) -> None:
+        for observer in self._observers:
+            observer.recorded(record)
+
+
+def together(*observers: Observer | None) -> Observer | None:
+    """Those that are there."""
+    present = [observer for observer in observers if observer is not None]
+    return Observers(*present) if len(present) > 1 else present[0] if present else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from headway.scheduler.receipt import Receipt
 from headway.workload.call import Call
@@ -43,6 +44,16 @@ class Record:
         return self.end_ns - self.arrival_ns
 
 
+class Work(NamedTuple):
+    """What a call needed: its share of its steps' work. KV counts what is read and written."""
+
+    flops: int = 0
+    weight_bytes: int = 0
+    kv_bytes: int = 0
+    bound: str | None = None
+    """Of most of its share of their time."""
+
+
 COLUMNS = (
     "id",
     "session",
@@ -66,11 +77,17 @@ COLUMNS = (
     "host_share_ns",
     "energy_j",
     "cost_usd",
+    "flops",
+    "weight_bytes",
+    "kv_bytes",
+    "bound",
 )
 Cell = str | int | float | None
 
 
-def row(record: Record, power_w: Sequence[float | None], usd_per_s: Sequence[float | None]) -> tuple[Cell, ...]:
+def row(
+    record: Record, power_w: Sequence[float | None], usd_per_s: Sequence[float | None], work: Work
+) -> tuple[Cell, ...]:
     """In the order of COLUMNS. What a replica of each pool takes and costs; None: its chip publishes nothing."""
     r, call = record.receipt, record.call
     return (
@@ -96,6 +113,7 @@ def row(record: Record, power_w: Sequence[float | None], usd_per_s: Sequence[flo
         r.host_share_ns,
         _charged(record, power_w),
         _charged(record, usd_per_s),
+        *work,
     )
 
 

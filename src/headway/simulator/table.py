@@ -12,10 +12,11 @@ import pyarrow.parquet as pq
 
 from headway.simulator.record import COLUMNS, Cell, Record, row
 from headway.simulator.results import Price
+from headway.simulator.work_receipts import WorkReceipts
 from headway.workload.call import WorkloadError
 
 ROWS_A_GROUP = 65_536
-_TEXT = ("id", "session", "reason")
+_TEXT = ("id", "session", "reason", "bound")
 
 
 def _type(column: str) -> pa.DataType:
@@ -30,12 +31,15 @@ SCHEMA = pa.schema([pa.field(column, _type(column)) for column in COLUMNS])
 class RecordTable:
     """A context manager: leaving it with an error other than KeyboardInterrupt leaves no file behind."""
 
-    def __init__(self, path: Path, prices: Sequence[Price]) -> None:
-        """Of a replica of each pool. Raises WorkloadError if the file cannot be made."""
+    def __init__(self, path: Path, prices: Sequence[Price], receipts: WorkReceipts) -> None:
+        """`prices` of a replica of each pool; `receipts` observe the run. Raises WorkloadError if the file cannot be
+        made.
+        """
         self._path = path
         self._part = path.with_name(path.name + ".part")
         self._power_w = [price.power_w for price in prices]
         self._usd_per_s = [price.usd_per_s for price in prices]
+        self._receipts = receipts
         self._rows: list[tuple[Cell, ...]] = []
         try:
             self._writer = pq.ParquetWriter(self._part, SCHEMA)
@@ -46,7 +50,7 @@ class RecordTable:
         return self
 
     def add(self, record: Record) -> None:
-        self._rows.append(row(record, self._power_w, self._usd_per_s))
+        self._rows.append(row(record, self._power_w, self._usd_per_s, self._receipts.take(record.call.id)))
         if len(self._rows) >= ROWS_A_GROUP:
             self._flush()
 

@@ -1,0 +1,140 @@
+"""What each request needed: FLOPs, bytes of weights and of KV, and what its steps were bound by.
+
+KV bytes and FLOPs of attention belong to the row that needs them; all else of a step is shared in proportion to the
+rows' tokens. Integers, rounded by largest remainder. Law: requests add up to the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from headway.roofline import BOUNDS
+from headway.scheduler.contract import StepOutcome, StepPlan
+from headway.scheduler.ledger import share
+from headway.scheduler.scheduler import SchedulerStats
+from headway.simulator.record import Record, Work
+from headway.simulator.work_table import WorkTable
+
+if TYPE_CHECKING:
+    from headway.simulator.simulation import Setup
+
+Ints = npt.NDArray[np.int64]
+_FLOPS, _WEIGHT_BYTES, _KV_BYTES = range(3)
+_FIRST_BOUND = 3
+_COLUMNS = _FIRST_BOUND + len(BOUNDS)
+
+
+class WorkReceipts:
+    """An Observer. Of a step that was lost with its replica, only the time is counted."""
+
+    def __init__(self, tables: Sequence[WorkTable], max_running: Sequence[int]) -> None:
+        """Of each replica."""
+        self._replicas = [_Replica(table, rows) for table, rows in zip(tables, max_running, strict=True)]
+        self._left: dict[str, Ints] = {}
+        """Of requests that have not ended, from the slots that they have left."""
+        self._seats: dict[str, list[tuple[_Replica, int]]] = {}
+
+    def planned(self, replica: int, plan: StepPlan, now_ns: int) -> None:
+        del now_ns
+        seen = self._replicas[replica]
+        seen.plans[plan.number] = plan
+        for slot in plan.released.tolist():
+            self._leave(seen, slot)
+        for admitted in plan.admitted:
+            self._leave(seen, admitted.slot)
+            seen.owners[admitted.slot] = admitted.request.id
+            self._seats.setdefault(admitted.request.id, []).append((seen, admitted.slot))
+
+    def stepped(
+        self, replica: int, outcome: StepOutcome, now_ns: int, stats: SchedulerStats, bound_ns: Sequence[int]
+    ) -> None:
+        del now_ns, stats
+        self._replicas[replica].charge(outcome, bound_ns)
+
+    def recorded(self, record: Record) -> None:
+        """Nothing: `take` is how its work is asked for."""
+
+    def take(self, request_id: str) -> Work:
+        """Of a request that has ended. It is forgotten."""
+        for seen, slot in self._seats.pop(request_id, ()):
+            self._fold(request_id, seen, slot)
+        totals = self._left.pop(request_id, None)
+        if totals is None:
+            return Work()
+        flops, weight_bytes, kv_bytes, *by_bound = totals.tolist()
+        return Work(flops, weight_bytes, kv_bytes, BOUNDS[by_bound.index(max(by_bound))] if any(by_bound) else None)
+
+    @property
+    def totals(self) -> tuple[int, int, int]:
+        """FLOPs, weight bytes and KV bytes of all steps, each counted as it was divided."""
+        flops, weight_bytes, kv_bytes = (sum(seen.totals[i] for seen in self._replicas) for i in range(_FIRST_BOUND))
+        return flops, weight_bytes, kv_bytes
+
+    def _leave(self, seen: _Replica, slot: int) -> None:
+        owner = seen.owners[slot]
+        if owner is not None:
+            self._seats[owner].remove((seen, slot))
+            self._fold(owner, seen, slot)
+
+    def _fold(self, owner: str, seen: _Replica, slot: int) -> None:
+        seen.owners[slot] = None
+        left = self._left.get(owner)
+        mine = seen.slots[:, slot].copy()
+        self._left[owner] = mine if left is None else left + mine
+        seen.slots[:, slot] = 0
+
+
+def work_receipts(setup: Setup) -> WorkReceipts:
+    """Of all replicas of a setup. Raises what `step_work` raises."""
+    tables: list[WorkTable] = []
+    rows: list[int] = []
+    for pool in setup.all_pools:
+        tables += [WorkTable(pool.model, pool.precision, pool.max_step_tokens)] * pool.num_replicas
+        rows += [pool.max_running] * pool.num_replicas
+    return WorkReceipts(tables, rows)
+
+
+class _Replica:
+    def __init__(self, table: WorkTable, max_running: int) -> None:
+        self.plans: dict[int, StepPlan] = {}
+        self.owners: list[str | None] = [None] * max_running
+        self.slots = np.zeros((_COLUMNS, max_running), np.int64)
+        self.totals = [0] * _FIRST_BOUND
+        self._table = table
+        self._bound_ns = [0] * len(BOUNDS)
+
+    def charge(self, outcome: StepOutcome, bound_ns: Sequence[int]) -> None:
+        plan, before = self.plans.pop(outcome.number), self._bound_ns
+        self._bound_ns = list(bound_ns)
+        if not len(plan.slots):
+            return
+        for bound, (then, now) in enumerate(zip(before, bound_ns, strict=True), _FIRST_BOUND):
+            if now > then:
+                self._divide(bound, now - then, plan)
+        if outcome.error is None:
+            self._charge_work(plan, outcome.steps)
+
+    def _charge_work(self, plan: StepPlan, steps: int) -> None:
+        sampled = int(np.count_nonzero(plan.samples))
+        flops, weight_bytes = (steps * each for each in self._table.shared(int(plan.counts.sum()), sampled))
+        own_flops, kv_bytes = self._table.own(plan.starts, plan.counts, steps)
+        self._divide(_FLOPS, flops, plan)
+        self._divide(_WEIGHT_BYTES, weight_bytes, plan)
+        self.slots[_FLOPS][plan.slots] += own_flops
+        self.slots[_KV_BYTES][plan.slots] += kv_bytes
+        for column, amount in enumerate((flops + int(own_flops.sum()), weight_bytes, int(kv_bytes.sum()))):
+            self.totals[column] += amount
+
+    def _divide(self, column: int, total: int, plan: StepPlan) -> None:
+        """By tokens. What is a whole number for each token goes first: total times tokens may be over 64 bits."""
+        row, slots, counts = self.slots[column], plan.slots, plan.counts
+        each, left = divmod(total, int(counts.sum()))
+        if plan.repeats > 1:  # One token each.
+            row[slots] += each
+            row[slots[:left]] += 1
+        else:
+            row[slots] += counts * each + share(left, counts)
