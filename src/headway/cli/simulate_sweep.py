@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from headway.catalog.machine import ENDINGS
 from headway.cli.one_line import INTERRUPTED
 from headway.cli.simulate_checks import FIELDS
-from headway.cli.sweep_options import NOT_READ, axes_of, options_at
+from headway.cli.sweep_files import Files, SameFiles
+from headway.cli.sweep_options import axes_of, options_at
 
 if TYPE_CHECKING:
-    from headway.simulator.sweep import Place, Row, Values
-
-MAX_FILES = 10_000
-"""Of a directory of own facts."""
+    from headway.simulator.sweep import Place, Row, Run, Values
 
 
 def simulate_grid(options: dict[str, Any]) -> None:
@@ -33,8 +26,9 @@ def simulate_grid(options: dict[str, Any]) -> None:
     axes = axes_of(options["sweep"], options["given"])
     _check_chart(options, list(axes))
     _check_values(options, axes)
-    digest = cache(_digest)
-    points = grid(axes, lambda values: _identity(options_at(options, values), digest))
+    files = Files()
+    points = grid(axes, lambda values: files.identity(options_at(options, values)))
+    run: Run = Simulated(options) if options["ray"] is None else SameFiles(Simulated(options), files.digests)
     rows: dict[str, Row] = {}
     interrupted = False
     with sweep_progress(len(points)) as advance:
@@ -44,7 +38,7 @@ def simulate_grid(options: dict[str, Any]) -> None:
             advance(row)
 
         try:
-            sweep(points, Simulated(options), out=options["out"], place=_place(options), on_row=on_row)
+            sweep(points, run, out=options["out"], place=_place(options), on_row=on_row)
         except KeyboardInterrupt:
             interrupted = True
     ended = [rows[point.digest] for point in points if point.digest in rows]
@@ -82,6 +76,10 @@ class Simulated:
 
 
 def _place(options: Mapping[str, Any]) -> Place:
+    if options["ray"] is not None:
+        from headway.simulator.on_ray import RayCluster
+
+        return RayCluster(options["ray"])
     from headway.simulator.workers import Processes
 
     return Processes(options["jobs"])
@@ -111,50 +109,6 @@ def _check_point(options: dict[str, Any]) -> None:
         workload_of(options, setup)
     except (ShapeError, ConfigError):
         return
-
-
-def _identity(options: Mapping[str, Any], digest: Callable[[Path], str]) -> dict[str, Any]:
-    """What a result depends on: options, and what is in the files that they name."""
-    known = {name: _content(value, digest) for name, value in options.items() if name not in NOT_READ}
-    # Which options were given matters only beside those that a machine file sets.
-    return known | {"given": known["given"] if _files(options["system"]) else []}
-
-
-def _content(value: Any, digest: Callable[[Path], str]) -> Any:
-    if isinstance(value, Path):
-        return digest(value)
-    if isinstance(value, frozenset):
-        return sorted(value)
-    if isinstance(value, tuple):
-        return [_content(item, digest) for item in value]
-    return [value, *map(digest, files)] if isinstance(value, str) and (files := _files(value)) else value
-
-
-def _files(text: str) -> list[Path]:
-    """Machine files and models on disk that an option's value names."""
-    paths = [Path(part) for part in re.split("[,;=]", text)]
-    return [path for path in paths if path.suffix in ENDINGS or (path / "config.json").is_file()]
-
-
-def _digest(path: Path) -> str:
-    """Of a file, or of all files in a directory. Raises SweepError for what cannot be read again for each point."""
-    from headway.simulator.sweep import SweepError
-
-    files = sorted(child for child in path.rglob("*") if child.is_file()) if path.is_dir() else [path]
-    if len(files) > MAX_FILES or not all(file.is_file() for file in files):
-        raise SweepError(f"{path}: a sweep needs a file, or a directory of at most {MAX_FILES:,}")
-    digests = [str(file.relative_to(path)) + _file_digest(file) for file in files]
-    return hashlib.blake2b("\n".join(digests).encode(), digest_size=16).hexdigest()
-
-
-def _file_digest(path: Path) -> str:
-    from headway.simulator.sweep import SweepError
-
-    try:
-        with open(path, "rb") as file:
-            return hashlib.file_digest(file, "blake2b").hexdigest()
-    except OSError as error:
-        raise SweepError(f"{path}: {error.strerror}") from None
 
 
 def _check_chart(options: Mapping[str, Any], axes: Sequence[str]) -> None:

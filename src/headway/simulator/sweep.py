@@ -130,6 +130,8 @@ def attempt(run: Run, values: Values) -> Ended:
         return Ended(error=_line(str(error)))
     except MemoryError:
         return Ended(error="out of memory", lasting=False)
+    except SweepError as error:
+        return Ended(error=_line(str(error)), lasting=False)
     except Exception as error:
         return Ended(error=_line(f"{type(error).__name__}: {error}"), lasting=False)
 
