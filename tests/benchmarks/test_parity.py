@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from benchmarks.parity import BLOCK, SHARED_TOKENS, compared, make_trace, simulated_run
+from benchmarks.parity import compared, simulated_run
+from benchmarks.serving.trace_runs import BLOCK, SHARED_TOKENS, make_trace
 
 from headway.simulator.results import Quantiles
 from tests.machines import machine
