@@ -13,7 +13,7 @@ from headway.arithmetic.parallelism import Parallelism, weight_bytes_by_part
 from headway.arithmetic.work import step_work
 from headway.roofline import Coefficients
 from headway.roofline.split import FEED_FORWARD, MAX_MICRO_BATCHES, hop_link, hops_s, side_time
-from headway.simulator.dealt_time import DealtTime
+from headway.simulator.dealt_time import EXCHANGE, DealtTime
 from headway.simulator.staged_time import Counts, micro_batch
 from headway.simulator.step_probes import empty_shape
 from headway.simulator.step_time import Step, Steps
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from headway.arithmetic.work import StepWork
     from headway.catalog import System
 
-_SENT = ("after attention", "context exchange")
+_SENT = ("after attention", EXCHANGE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class FeedForwardSide:
 class _AttentionTime(DealtTime):
     """Of attention alone, each operation at its floor."""
 
-    def _work(self, shape: StepShape, cut: Parallelism) -> StepWork:
+    def _work(self, shape: StepShape, cut: Parallelism | None = None) -> StepWork:
         work = super()._work(shape, cut)
         ops = (op for op in work.ops if op.part not in FEED_FORWARD)
         at_floor = tuple(replace(op, activation_bytes=np.zeros_like(op.activation_bytes)) for op in ops)
@@ -132,14 +132,14 @@ class SplitTime:
 
     def _round(self, number: int, step: Counts, larger: Callable[..., Any], smaller: Callable[..., Any]) -> _Round:
         part = micro_batch(number, *step)
-        mine = self._attention.busy(*part, larger=larger, smaller=smaller)
+        attention_s, _, mine = self._attention.parts(*part, larger=larger, smaller=smaller)
         compute_s, memory_s, feed_forward_s = self._feed_forward[part[0]]
         crossing_s = self._hops_s[part[0]]
-        side_s = larger(mine.device_s, feed_forward_s)
+        side_s = larger(attention_s, feed_forward_s)
         return _Round(
-            larger(side_s * number, mine.device_s + feed_forward_s + crossing_s),
+            larger(side_s * number, attention_s + feed_forward_s + crossing_s),
             side_s,
-            mine.compute_s + compute_s,
-            mine.memory_s + memory_s,
-            mine.network_s + crossing_s,
+            mine[0] + compute_s,
+            mine[1] + memory_s,
+            mine[2] + crossing_s,
         )

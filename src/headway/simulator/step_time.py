@@ -6,7 +6,8 @@ keep a coefficient for each thing that they depend on. All of it is asked of the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -49,11 +50,11 @@ class Steps(NamedTuple):
     """One index where it is the same for all."""
 
 
-class StepTime:
-    """For steps of at most `max_step_tokens` tokens. `coefficients` None: the floor, which has no host time of its own.
-    With pipeline stages, of one pass through all of them.
+class TabulatedTime(ABC):
+    """A `Timer` that asks the cost model once, for steps of at most `max_step_tokens` tokens. With pipeline stages, of
+    one pass through all of them. `coefficients` None: the floor, which has no host time of its own.
 
-    Raises what `step_work` raises, and ValueError for a cut that deals out sequences or contexts.
+    Raises what `step_work` raises.
     """
 
     def __init__(
@@ -66,11 +67,7 @@ class StepTime:
         coefficients: Coefficients | None = None,
         host_gap_s: float = 0.0,
     ) -> None:
-        if cut.data > 1 or cut.context > 1:
-            raise ValueError("the busiest chip's share is not the whole step's: DealtTime knows it")
         self.spans = spans(model)
-        self.chips = cut.chips
-        self.max_step_tokens = max_step_tokens
         self._model, self._precision, self._cut, self._system = model, precision, cut, system
         self._overlaps = coefficients is None
         self._host_gap_s = host_gap_s + (coefficients.host_s if coefficients else 0.0)
@@ -78,10 +75,80 @@ class StepTime:
         self._device = replace(coefficients, host_s=0.0, host_sequence_s=0.0) if coefficients else None
         self._exposed = 1 - coefficients.overlap if coefficients else 0.0
         self._beside = coefficients.host_beside if coefficients else 0.0
-        self._tabulate()
+        self._launch_s = 0.0
+        self._tabulate(np.arange(max_step_tokens + 1))
 
-    def _tabulate(self) -> None:
-        every = empty_shape(self.spans, np.arange(self.max_step_tokens + 1))
+    @abstractmethod
+    def _tabulate(self, tokens: Ints) -> None: ...
+
+    def _work(self, shape: StepShape, cut: Parallelism | None = None) -> StepWork:
+        cut = cut or self._cut
+        return step_work(self._model, shape, self._precision, cut, domain=self._system.scaleup_chips)
+
+    def _price(self, work: StepWork, shape: StepShape, cut: Parallelism | None = None) -> StepCost:
+        cut = cut or self._cut
+        if self._device is None:
+            return floor_cost(work, self._system, cut.chips)
+        return calibrated_cost(work, shape, self._system, self._device, cut)
+
+    def one(self, tokens: int, sequences: int, sampled: int, pairs: Sums, reads: Sums, writes: Sums) -> Step:
+        """Of one step. Sums are by span."""
+        device_s, gap_s, bounds = self.parts(tokens, sequences, sampled, pairs, reads, writes, max, min)
+        return Step(max(1, round(device_s * 1e9)), round(gap_s * 1e9), bounds.index(max(bounds)))
+
+    def several(
+        self, steps: int, tokens: int, sequences: int, sampled: int, pairs: Sums, reads: Sums, writes: Sums
+    ) -> Steps:
+        """Of as many steps, each with so many tokens. Sums are by span, [steps] each."""
+        device_s, gap_s, parts = self.parts(tokens, sequences, sampled, pairs, reads, writes, np.maximum, np.minimum)
+        device_ns = (
+            np.rint(device_s * 1e9) if isinstance(device_s, np.ndarray) else np.full(steps, np.rint(device_s * 1e9))
+        )
+        return Steps(np.maximum(device_ns, 1).astype(np.int64), round(gap_s * 1e9), self._bounds(parts, steps))
+
+    @abstractmethod
+    def parts(
+        self,
+        tokens: int,
+        sequences: int,
+        sampled: int,
+        pairs: Sums,
+        reads: Sums,
+        writes: Sums,
+        larger: Callable[[Any, Any], Any],
+        smaller: Callable[[Any, Any], Any],
+    ) -> tuple[Any, float, tuple[Any, ...]]:
+        """Device time, host time, and how long each of BOUNDS is busy; seconds, with NumPy's `larger` and `smaller` of
+        several steps.
+        """
+
+    def _bounds(self, parts: tuple[Any, ...], steps: int) -> Ints | int:
+        bounds: Ints = np.argmax([np.broadcast_to(part, steps) for part in parts], axis=0)
+        return bounds
+
+    def _together(
+        self, compute_s: Any, memory_s: Any, network_s: Any, busy_s: Any, sequences: int, larger: Callable[..., Any]
+    ) -> tuple[Any, float, tuple[Any, ...]]:
+        """As `floor_cost` and `calibrated_cost` do it. `busy_s`: of all operations one after another. Where the host
+        works beside the device, the device's time is what it adds to the host's.
+        """
+        gap_s = self._host_gap_s + self._host_sequence_s * sequences
+        if self._overlaps:
+            device_s = larger(larger(compute_s, memory_s), network_s)
+        else:
+            device_s = busy_s + network_s + self._launch_s
+        if self._beside:
+            device_s = self._beside * (np.hypot(device_s, gap_s) - gap_s) + (1 - self._beside) * device_s
+        return device_s, gap_s, (compute_s, memory_s, network_s, self._launch_s + gap_s)
+
+
+class StepTime(TabulatedTime):
+    """Where every chip sees the whole step: raises ValueError for a cut that deals out sequences or contexts."""
+
+    def _tabulate(self, tokens: Ints) -> None:
+        if self._cut.data > 1 or self._cut.context > 1:
+            raise ValueError("the busiest chip's share is not the whole step's: DealtTime knows it")
+        every = empty_shape(self.spans, tokens)
         work = self._work(every)
         probes = Probes(self._work, self.spans)
         fixed = tuple(op for i, op in enumerate(work.ops) if i not in probes.varying)
@@ -99,41 +166,7 @@ class StepTime:
         self._even = all(span == Span() for span in self.spans) and not any(op.expand_flops for op in self._varying)
         """A decode row adds as much in each step as in the one before."""
 
-    def _work(self, shape: StepShape) -> StepWork:
-        return step_work(self._model, shape, self._precision, self._cut, domain=self._system.scaleup_chips)
-
-    def _price(self, work: StepWork, shape: StepShape) -> StepCost:
-        if self._device is None:
-            return floor_cost(work, self._system, self.chips)
-        return calibrated_cost(work, shape, self._system, self._device, self._cut)
-
-    def one(self, tokens: int, sequences: int, sampled: int, pairs: Sums, reads: Sums, writes: Sums) -> Step:
-        """Of one step. Sums are by span."""
-        device_s, gap_s, bounds = self._parts(tokens, sequences, sampled, pairs, reads, writes, max, min)
-        return Step(max(1, round(device_s * 1e9)), round(gap_s * 1e9), bounds.index(max(bounds)))
-
-    def several(
-        self, steps: int, tokens: int, sequences: int, sampled: int, pairs: Sums, reads: Sums, writes: Sums
-    ) -> Steps:
-        """Of as many steps, each with so many tokens. Sums are by span, [steps] each."""
-        device_s, gap_s, parts = self._parts(tokens, sequences, sampled, pairs, reads, writes, np.maximum, np.minimum)
-        device_ns = (
-            np.rint(device_s * 1e9) if isinstance(device_s, np.ndarray) else np.full(steps, np.rint(device_s * 1e9))
-        )
-        return Steps(np.maximum(device_ns, 1).astype(np.int64), round(gap_s * 1e9), self._bounds(parts, steps))
-
-    def _bounds(self, parts: tuple[Any, ...], steps: int) -> Ints | int:
-        """Where every part grows evenly, what is longest at both ends is longest in between."""
-        if self._even:
-            ends = [(part.item(0), part.item(-1)) if isinstance(part, np.ndarray) else (part, part) for part in parts]
-            first, last = zip(*ends, strict=True)
-            bound: int = first.index(max(first))
-            if bound == last.index(max(last)):
-                return bound
-        bounds: Ints = np.argmax([np.broadcast_to(part, steps) for part in parts], axis=0)
-        return bounds
-
-    def _parts(
+    def parts(
         self,
         tokens: int,
         sequences: int,
@@ -141,12 +174,9 @@ class StepTime:
         pairs: Sums,
         reads: Sums,
         writes: Sums,
-        larger: Any,
-        smaller: Any,
+        larger: Callable[[Any, Any], Any],
+        smaller: Callable[[Any, Any], Any],
     ) -> tuple[Any, float, tuple[Any, ...]]:
-        """Device time, host time, and how long each of BOUNDS is busy; seconds. Where the host works beside the device,
-        the device's time is what it adds to the host's.
-        """
         compute_s, memory_s = self._compute_s[tokens], self._memory_s[tokens]
         busy_s, network_s = self._busy_s[tokens], self._network_s[tokens]
         for op in self._varying:
@@ -158,11 +188,14 @@ class StepTime:
             busy_s = busy_s + larger(op_compute_s, op_memory_s)
             if self._exposed:
                 busy_s = busy_s + self._exposed * smaller(op_compute_s, op_memory_s)
-        gap_s = self._host_gap_s + self._host_sequence_s * sequences
-        if self._overlaps:
-            device_s = larger(larger(compute_s, memory_s), network_s)
-        else:
-            device_s = busy_s + network_s + self._launch_s
-        if self._beside:
-            device_s = self._beside * (np.hypot(device_s, gap_s) - gap_s) + (1 - self._beside) * device_s
-        return device_s, gap_s, (compute_s, memory_s, network_s, self._launch_s + gap_s)
+        return self._together(compute_s, memory_s, network_s, busy_s, sequences, larger)
+
+    def _bounds(self, parts: tuple[Any, ...], steps: int) -> Ints | int:
+        """Where every part grows evenly, what is longest at both ends is longest in between."""
+        if self._even:
+            ends = [(part.item(0), part.item(-1)) if isinstance(part, np.ndarray) else (part, part) for part in parts]
+            first, last = zip(*ends, strict=True)
+            bound: int = first.index(max(first))
+            if bound == last.index(max(last)):
+                return bound
+        return super()._bounds(parts, steps)
