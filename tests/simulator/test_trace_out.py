@@ -12,24 +12,28 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from headway.cli.simulate import simulate
 from headway.simulator.fleet import Fleet, FleetConfig
 from headway.simulator.pools import Pool
 from headway.simulator.record import Record
+from headway.simulator.tier_memory import TierMemory
 from headway.simulator.trace_file import TraceFile
 from headway.simulator.trace_out import TraceOut, process
 from headway.workload.call import Workload, WorkloadError
 from tests.scheduler.drive import Drive, request
 from tests.scheduler.drive import config as real_config
-from tests.simulator.drive import PlainTime, config, lone, run
-from tests.simulator.strategies import workloads
+from tests.simulator.drive import KV_BLOCK_BYTES, PlainTime, config, lone, run
+from tests.simulator.strategies import TIERS, workloads
 
 AZURE = str(Path(__file__).parents[1] / "data" / "traces" / "azure_conv.csv")
 ROUNDING_US = 1e-3
 
 
-def observed(workload: Workload, path: Path, replicas: int = 1, limit: int = 1_000_000) -> tuple[list[Record], Fleet]:
+def observed(
+    workload: Workload, path: Path, replicas: int = 1, limit: int = 1_000_000, tiers: tuple[TierMemory, ...] = ()
+) -> tuple[list[Record], Fleet]:
     records: list[Record] = []
     with TraceFile(path, limit) as file:
         out = TraceOut(file)
@@ -38,7 +42,8 @@ def observed(workload: Workload, path: Path, replicas: int = 1, limit: int = 1_0
             records.append(record)
             out.recorded(record)
 
-        pool = Pool(replicas, config(), PlainTime())  # type: ignore[arg-type]
+        scheduler = config(tiers=tuple(tier.tier(KV_BLOCK_BYTES) for tier in tiers))
+        pool = Pool(replicas, scheduler, PlainTime(), tiers, KV_BLOCK_BYTES)  # type: ignore[arg-type]
         fleet = Fleet(FleetConfig((pool,), "least-work"), on_record, out)
         fleet.run(workload)
     return records, fleet
@@ -58,11 +63,13 @@ def slices(found: list[dict[str, Any]]) -> dict[int, list[dict[str, Any]]]:
 
 
 @settings(max_examples=30, deadline=None)
-@given(workload=workloads())
-def test_events_add_up_to_the_run_and_change_nothing(workload: Workload, tmp_path_factory) -> None:
+@given(workload=workloads(), tiers=st.sampled_from(TIERS))
+def test_events_add_up_to_the_run_and_change_nothing(
+    workload: Workload, tiers: tuple[TierMemory, ...], tmp_path_factory
+) -> None:
     path = tmp_path_factory.mktemp("trace") / "t.json"
-    records, fleet = observed(workload, path, replicas=2)
-    plain = run(workload, replicas=2, router="least-work")
+    records, fleet = observed(workload, path, replicas=2, tiers=tiers)
+    plain = run(workload, replicas=2, router="least-work", tiers=tiers)
     assert [r.end_ns for r in records] == [r.end_ns for r in plain.records]
     found = events(path)
     steps = slices(found)
@@ -83,7 +90,7 @@ def check_requests(found: list[dict[str, Any]], records: list[Record]) -> None:
     """Each is there once; its phases follow each other inside of it, and begins match ends."""
     by_id = defaultdict(list)
     for event in found:
-        if event["ph"] in ("b", "e"):
+        if event["ph"] in ("b", "e") and event["cat"] == "request":
             by_id[event["id"]].append(event)
     assert len(by_id) == len(records)
     for own, record in zip(by_id.values(), records, strict=True):
@@ -112,6 +119,23 @@ def test_steps_are_named_by_what_they_do(tmp_path: Path) -> None:
     jumped = [e for e in slices(events(path))[process(0)] if e["args"]["steps"] > 1]
     assert jumped
     assert all(e["name"] == "decode" and e["args"]["bound"] == "compute" for e in jumped)
+
+
+def test_transfers_have_tracks_of_their_own(tmp_path: Path) -> None:
+    """The last call comes when the first one's blocks have been put out, and fetches them."""
+    shared, other = tuple(range(20)), tuple(range(100, 147))
+    workload = lone((0.0, 80, 2), (1.0, 190, 2), (2.0, 80, 2), ids=(shared, other, shared))
+    path = tmp_path / "t.json"
+    observed(workload, path, tiers=(TierMemory("dram", 100 * KV_BLOCK_BYTES, bytes_per_s=1e6),))
+    moved = [e for e in events(path) if e.get("cat") == "transfer"]
+    begins = {e["id"]: e for e in moved if e["ph"] == "b"}
+    ends = {e["id"]: e for e in moved if e["ph"] == "e"}
+    assert begins.keys() == ends.keys()
+    assert {e["name"] for e in begins.values()} == {"save to dram", "load from dram"}
+    for id, begin in begins.items():
+        assert begin["args"]["ok"]
+        took_s = (ends[id]["ts"] - begin["ts"]) / 1e6
+        assert took_s == pytest.approx(begin["args"]["blocks"] * KV_BLOCK_BYTES / 1e6)
 
 
 def test_a_refused_call_says_why(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headway.scheduler.contract import StepOutcome, StepPlan, ints
 from headway.scheduler.scheduler import Scheduler
-from headway.scheduler.step_log import Add, AnyRecord, Commit, Ended, Header, Tell
+from headway.scheduler.step_log import Add, AnyRecord, Arrived, Commit, Ended, Header, Tell
 from headway.simulator.trace_out import TraceOut
 
 
@@ -26,6 +26,8 @@ class LogTrace:
         match record:
             case Add(refused=None):
                 self._adds[record.id] = (record, self._now_ns)
+            case Arrived():
+                self._out.arrived(0, record.transfer, record.ok, self._now_ns)
             case Commit():
                 outcome = StepOutcome(record.number, ints(), steps=record.steps, device_ns=record.device_ns)
                 self._out.stepped(0, outcome, self._now_ns, scheduler.stats(), ())

@@ -24,6 +24,9 @@ class Observer(Protocol):
         what bound it (BOUNDS).
         """
 
+    def arrived(self, replica: int, transfer: int, ok: bool, now_ns: int) -> None:
+        """A load or save of one of the plans has ended."""
+
     def recorded(self, record: Record) -> None:
         """A call has ended or was refused."""
 
@@ -43,6 +46,10 @@ class Observers:
     ) -> None:
         for observer in self._observers:
             observer.stepped(replica, outcome, now_ns, stats, bound_ns)
+
+    def arrived(self, replica: int, transfer: int, ok: bool, now_ns: int) -> None:
+        for observer in self._observers:
+            observer.arrived(replica, transfer, ok, now_ns)
 
     def recorded(self, record: Record) -> None:
         for observer in self._observers:

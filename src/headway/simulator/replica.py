@@ -154,6 +154,8 @@ class Replica:
         if life != self._life:
             return
         self.scheduler.arrived(transfer, ok, self._world.now_ns)
+        if self._observer is not None:
+            self._observer.arrived(self.index, transfer, ok, self._world.now_ns)
         self._rouse()
 
     def _await(self) -> None:

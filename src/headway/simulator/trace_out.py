@@ -1,7 +1,8 @@
 """A run as a picture: its steps, queues, KV blocks and requests as trace events for Perfetto.
 
-A process is a replica. It has a track of steps, counters, and a track for each request, in which queue, prefill and
-decode follow each other. Steps that were jumped over are one slice, which says how many there are.
+A process is a replica. It has a track of steps, counters, a track for each request, in which queue, prefill and decode
+follow each other, and one for each transfer of KV. Steps that were jumped over are one slice, which says how many there
+are.
 """
 
 from __future__ import annotations
@@ -33,19 +34,34 @@ class TraceOut:
     def __init__(self, file: TraceFile) -> None:
         self._file = file
         self._replicas: dict[int, _Replica] = {}
-        self._num_requests = 0
+        self._num_tracks = 0
 
     def planned(self, replica: int, plan: StepPlan, now_ns: int) -> None:
-        self._replica(replica).begun[plan.number] = (plan, now_ns)
+        seen = self._replica(replica)
+        seen.begun[plan.number] = (plan, now_ns)
+        for load in plan.loads:
+            seen.transfers[load.transfer] = (f"load from {load.tier}", len(load.keys), now_ns)
+        for save in plan.saves:
+            seen.transfers[save.transfer] = (f"save to {save.tier}", len(save.keys), now_ns)
 
     def stepped(
         self, replica: int, outcome: StepOutcome, now_ns: int, stats: SchedulerStats, bound_ns: Sequence[int]
     ) -> None:
         seen = self._replica(replica)
         plan, begin_ns = seen.begun.pop(outcome.number)
-        args = _arguments(plan, outcome) | seen.bound(bound_ns)
-        self._file.add(now_ns, seen.step(seen.kind(plan), begin_ns, now_ns, args))
+        if len(plan.slots):
+            args = _arguments(plan, outcome) | seen.bound(bound_ns)
+            self._file.add(now_ns, seen.step(seen.kind(plan), begin_ns, now_ns, args))
         self._file.add(now_ns, *seen.changed_counters(stats, now_ns))
+
+    def arrived(self, replica: int, transfer: int, ok: bool, now_ns: int) -> None:
+        seen = self._replica(replica)
+        if transfer not in seen.transfers:
+            return
+        name, blocks, begin_ns = seen.transfers.pop(transfer)
+        own = self._track(seen, "transfer")
+        args = {"args": {"blocks": blocks, "ok": ok}}
+        self._file.add(now_ns, _begin(own, name, begin_ns) | args, _end(own, name, now_ns))
 
     def recorded(self, record: Record) -> None:
         call = record.call
@@ -58,9 +74,8 @@ class TraceOut:
     def request(
         self, replica: int, id: str, arrival_ns: int, end_ns: int, reason: str, receipt: Receipt, args: dict[str, Any]
     ) -> None:
-        """A request that has ended."""
-        self._num_requests += 1
-        own = {"pid": self._replica(replica).process, "tid": STEPS, "cat": "request", "id": hex(self._num_requests)}
+        """One that has ended."""
+        own = self._track(self._replica(replica), "request")
         shown = args | {
             "reason": reason,
             "reused_tokens": receipt.tokens_reused,
@@ -76,6 +91,11 @@ class TraceOut:
             at_ns += took_ns
         self._file.add(end_ns, *events, _end(own, id, end_ns))
 
+    def _track(self, seen: _Replica, kind: str) -> Event:
+        """Of its own, for one thing that lasts."""
+        self._num_tracks += 1
+        return {"pid": seen.process, "tid": STEPS, "cat": kind, "id": hex(self._num_tracks)}
+
     def _replica(self, index: int) -> _Replica:
         if index not in self._replicas:
             self._replicas[index] = _Replica(index)
@@ -89,6 +109,8 @@ class _Replica:
     def __init__(self, index: int) -> None:
         self.process = process(index)
         self.begun: dict[int, tuple[StepPlan, int]] = {}
+        self.transfers: dict[int, tuple[str, int, int]] = {}
+        """Those under way: name, blocks, and when they were planned."""
         self._index = index
         self._prompts = np.zeros(0, np.int64)
         """[slots] tokens of the prompt of each slot's owner."""
@@ -109,8 +131,6 @@ class _Replica:
         for admitted in plan.admitted:
             self._prompts.resize(max(len(self._prompts), admitted.slot + 1), refcheck=False)
             self._prompts[admitted.slot] = admitted.request.num_prompt_tokens
-        if not len(plan.slots):
-            return "transfer"
         decodes = (plan.counts - plan.drafts == 1) & plan.samples & (plan.starts >= self._prompts[plan.slots])
         return "decode" if decodes.all() else "mixed" if decodes.any() else "prefill"
 

@@ -55,6 +55,9 @@ class WorkReceipts:
         del now_ns, stats
         self._replicas[replica].charge(outcome, bound_ns)
 
+    def arrived(self, replica: int, transfer: int, ok: bool, now_ns: int) -> None:
+        """Nothing: bytes that links carry are no step's."""
+
     def recorded(self, record: Record) -> None:
         """Nothing: `take` is how its work is asked for."""
 
