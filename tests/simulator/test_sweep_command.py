@@ -65,7 +65,8 @@ def test_the_table_has_a_row_a_point_and_says_what_did_not_fit() -> None:
 def test_an_option_may_be_swept_over_its_default_and_over_values_with_commas() -> None:
     points = answer(*FEW, "--sweep", "calibrated=default,vllm")["points"]
     assert [point["result"]["cost_model"] for point in points] == ["floor", "calibrated to vllm"]
-    assert called(*FEW, "--sweep", "input-tokens=100-200;300").exit_code == 0
+    pools = "pool=replicas=1,system=hgx-h100; replicas=1,system=hgx-h100 & replicas=2,system=hgx-b200,tensor=2;"
+    assert [point["result"]["chips"] for point in answer(*FEW, "--sweep", pools)["points"]] == [1, 5]
 
 
 def test_it_goes_on_from_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from headway.cli.replica_options import cut_of, feed_forward_of, replica_options
 from headway.cli.simulate_chart import drawing
 from headway.cli.simulate_checks import FIELDS, check_load, check_replay
 from headway.cli.simulate_machine import cost_model, given_options, with_machine
-from headway.cli.simulate_pools import described_fleet, pool_options, with_machines
+from headway.cli.simulate_pools import described_fleet, handover_of, pool_options, with_machines
 from headway.cli.sweep_options import check_sweep, sweep_options
 from headway.cli.tier_options import tier_memories, tier_options
 from headway.cli.trace_options import trace_options, tracing
@@ -25,6 +26,7 @@ from headway.cli.workload_options import WorkloadChoice, workload_options
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
+    from headway.catalog import Catalog
     from headway.simulator.executor import Timer
     from headway.simulator.results import Price, Slo
     from headway.simulator.simulation import Setup, Sink
@@ -203,10 +205,9 @@ def _table(
 def setup_of(options: dict[str, Any]) -> Setup:
     from headway.arithmetic.formats import precision
     from headway.arithmetic.hf_config import shape_from_config
-    from headway.catalog import load_catalog
     from headway.simulator.simulation import Setup
 
-    catalog = load_catalog(options["overlays"])
+    catalog = _catalog(options["overlays"])
     system, engine = catalog.system(options["system"]), options["calibrated"]
     fitted = engine or options.get("machine") is not None
     return Setup(
@@ -230,8 +231,18 @@ def setup_of(options: dict[str, Any]) -> Setup:
         reservation=options["reservation"].replace("-", "_"),
         tiers=tier_memories(options, catalog, system, cut_of(options).chips),
         kv_ttl_s=options["kv_ttl"],
+        role=options.get("role", "mixed"),
+        handover=handover_of(options, system),
         pools=tuple(setup_of(pool) for pool in options["pools"]),
     )
+
+
+@lru_cache(maxsize=4)
+def _catalog(overlays: tuple[Path, ...]) -> Catalog:
+    """Read once for all pools, and for all points of a sweep."""
+    from headway.catalog import load_catalog
+
+    return load_catalog(overlays)
 
 
 def workload_of(options: dict[str, Any], setup: Setup) -> Workload:

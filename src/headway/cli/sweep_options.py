@@ -99,7 +99,8 @@ def options_at(options: Mapping[str, Any], values: Mapping[str, Any]) -> dict[st
 
 
 def _values(param: click.Option, text: str, listed: str) -> tuple[Any, ...]:
-    texts = [value.strip() for value in listed.split(";" if ";" in listed else ",")]
+    apart = ";" if ";" in listed else ","
+    texts = [value.strip() for value in listed.removesuffix(";").split(apart)]
     if "" in texts:
         raise click.UsageError(f"--sweep {text!r}: write NAME=V1,V2 (or NAME=V1;V2 where values have commas)")
     values = tuple(_plain(param, value) for value in texts)
@@ -112,7 +113,7 @@ def _option(name: str) -> click.Option:
     known = {
         opt.removeprefix("--"): param
         for param in click.get_current_context().command.params
-        if isinstance(param, click.Option) and param.name not in NOT_READ and not param.multiple
+        if isinstance(param, click.Option) and param.name not in NOT_READ
         for opt in param.opts
     }
     if name not in known:
@@ -123,7 +124,10 @@ def _option(name: str) -> click.Option:
 
 
 def _parsed(param: click.Option, value: Any) -> Any:
-    return param.process_value(click.get_current_context(), str(value))
+    text: Any = str(value)
+    if param.multiple:
+        text = [part.strip() for part in text.split("&")]
+    return param.process_value(click.get_current_context(), text)
 
 
 def _plain(param: click.Option, text: str) -> Any:
