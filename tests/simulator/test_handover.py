@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import replace
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headway.cli.simulate import simulate
 from headway.scheduler.config import CacheGroup
 from headway.simulator.fleet import FleetConfig
 from headway.simulator.handover import Parcel, Port
@@ -96,7 +99,7 @@ def test_receipts_add_up_in_each_pool(workload: Workload, chosen) -> None:
     for record in outcome.records:
         charged.update(dict(record.charged_ns))
     for pool in (0, 1):
-        executors = [replica.executor for replica in outcome.fleet.of_pool(pool)]
+        executors = [backend.replica.executor for backend in outcome.fleet.of_pool(pool)]
         assert charged[pool] == sum(e.device_ns + e.host_ns for e in executors)
 
 
@@ -180,3 +183,55 @@ def test_pools_that_cannot_hand_over_are_refused(changes, said: str) -> None:
     prefill, decode = split().pools
     with pytest.raises(WorkloadError, match=said):
         replace(split(), pools=(prefill, replace(decode, **changes)))
+
+
+# The command
+
+SPLIT = ("--pool", "replicas=2,role=prefill", "--pool", "role=decode")
+LOAD = ("--requests", "40", "--rate", "20", "--input-tokens", "1000", "--output-tokens", "20")
+
+
+def answer(*arguments: str):
+    result = CliRunner().invoke(simulate, (*LOAD, *arguments, "--json"))
+    assert result.exit_code == 0, result.output
+    return json.loads(result.output)
+
+
+def test_bytes_are_those_of_the_models_kv() -> None:
+    """llama-3.1-8b keeps 128 KiB a token; whole blocks of 16 are moved."""
+    found = answer(*SPLIT, "--no-prefix-cache")
+    assert found["handed_over_bytes"] == found["pools"][1]["received_bytes"] == 40 * 992 * 131_072
+    assert [pool["role"] for pool in found["pools"]] == ["prefill", "decode"]
+    assert found["input_tokens"] == 40_000, "counted once"
+    assert found["output_tokens"] == 800
+    assert found["charged_s"] == pytest.approx(found["busy_s"])
+    assert answer()["handed_over_bytes"] == 0
+
+
+def test_a_slower_link_is_seen_after_the_first_token_only() -> None:
+    fast, slow = (answer(*SPLIT, "--handover-bandwidth", bandwidth) for bandwidth in ("1TB", "1GB"))
+    assert fast["ttft_s"] == slow["ttft_s"]
+    assert slow["tpot_s"]["mean"] > fast["tpot_s"]["mean"] + 0.1 / 19, "131 MB take 0.13 s"
+    late = answer(*SPLIT, "--handover-latency", "0.5")
+    assert late["tpot_s"]["p50"] == pytest.approx(0.5 / 19, rel=0.5)
+
+
+def test_text_tells_what_was_received() -> None:
+    text = CliRunner().invoke(simulate, (*LOAD, *SPLIT)).output
+    assert "on 2 x 1 h100-sxm to prefill and 1 x 1 h100-sxm to decode" in text
+    assert "5.2 GB of KV received" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--pool", "role=prefill"), "need each other"),
+        (("--pool", "role=prefill,kv=fp8", "--pool", "role=decode"), "pools cannot keep it as bf16 and fp8"),
+        (("--pool", "role=both"), "role: 'both' is not one of 'mixed', 'prefill', 'decode'"),
+        ((*SPLIT, "--system", "m4-max-node"), "no link"),
+    ],
+)
+def test_what_cannot_hand_over_gets_one_line(arguments: tuple[str, ...], said: str) -> None:
+    result = CliRunner().invoke(simulate, ("--requests", "5", *arguments))
+    assert result.exit_code in (1, 2)
+    assert said in " ".join(result.output.split())

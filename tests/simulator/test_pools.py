@@ -41,7 +41,7 @@ def test_receipts_add_up_in_each_pool(workload: Workload, router: str) -> None:
     for record in outcome.records:
         charged.update(dict(record.charged_ns))
     for number in range(len(pools)):
-        executors = [replica.executor for replica in outcome.fleet.of_pool(number)]
+        executors = [backend.replica.executor for backend in outcome.fleet.of_pool(number)]
         assert charged[number] == sum(e.device_ns + e.host_ns for e in executors)
 
 
@@ -103,7 +103,7 @@ def test_the_text_names_pools() -> None:
 @pytest.mark.parametrize(
     ("pool", "said"),
     [
-        ("replicas", "'replicas' is not FIELD=VALUE with one of replicas, system"),
+        ("replicas", "'replicas' is not FIELD=VALUE with one of role, replicas, system"),
         ("colour=red", "'colour=red' is not FIELD=VALUE"),
         ("replicas=0", "replicas: 0 is not in the range 1<=x<=4096"),
         ("replicas=two", "replicas: 'two' is not a valid integer range"),

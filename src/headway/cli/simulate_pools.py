@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headway.cli.quantities import ByteSize
 from headway.cli.replica_options import REPLICA, chips_text
 from headway.cli.simulate_machine import with_machine
 
 if TYPE_CHECKING:
+    from headway.catalog import Link, System
     from headway.simulator.simulation import Setup
 
 MOST_POOLS = 64
@@ -31,17 +33,46 @@ FIELDS = (
     "reservation",
 )
 """Of a pool: the options of the command, whose values hold where a pool has none of its own."""
+OWN = {"role": click.Choice(("mixed", "prefill", "decode"))}
+"""Fields that are no options."""
 Options = dict[str, Any]
 
 
 def pool_options(command: Callable[..., None]) -> Callable[..., None]:
-    return click.option(
-        "--pool",
-        "pools",
-        multiple=True,
-        metavar="FIELD=VALUE,…",
-        help=f"Replicas unlike others: replicas=2,system=hgx-b200; repeat for each pool. Fields: {', '.join(FIELDS)}.",
-    )(command)
+    for option in reversed(
+        (
+            click.option(
+                "--pool",
+                "pools",
+                multiple=True,
+                metavar="FIELD=VALUE,…",
+                help="Replicas unlike others: replicas=2,system=hgx-b200,role=prefill; repeat for each pool. Fields: "
+                f"{', '.join((*OWN, *FIELDS))}.",
+            ),
+            click.option(
+                "--handover-bandwidth",
+                type=ByteSize(),
+                help="KV from role=prefill to role=decode: of one chip, in a second, as 50GB.  [default: the system's]",
+            ),
+            click.option("--handover-latency", type=click.FloatRange(0, 60), help="Seconds.  [default: the system's]"),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def handover_of(options: Mapping[str, Any], system: System) -> Link | None:
+    """Raises UsageError for a latency without a link."""
+    from headway.catalog import Link
+
+    known, latency_s = system.scaleout, options["handover_latency"]
+    if latency_s is None:
+        latency_s = known.latency_s if known is not None else None
+    if options["handover_bandwidth"] is not None:
+        return Link(options["handover_bandwidth"], latency_s)
+    if known is None and options["handover_latency"] is not None:
+        raise click.UsageError(f"--handover-latency needs --handover-bandwidth: {system.name} publishes no link")
+    return None if known is None else Link(known.bytes_per_s, latency_s)
 
 
 def with_machines(options: Options) -> Options:
@@ -55,7 +86,7 @@ def with_machines(options: Options) -> Options:
 
 
 def _merged(options: Options, text: str) -> Options:
-    own = parse_fields(text, "--pool", FIELDS)
+    own = parse_fields(text, "--pool", (*OWN, *FIELDS))
     values = {name.replace("-", "_"): _converted(name, value, text) for name, value in own.items()}
     return options | values | {"given": options["given"] | values.keys(), "pools": ()}
 
@@ -77,16 +108,21 @@ def parse_fields(text: str, option: str, known: Sequence[str]) -> dict[str, str]
 def _converted(name: str, value: str, text: str) -> Any:
     """As the option of that name would take it."""
     context = click.get_current_context()
-    param = next(p for p in context.command.params if f"--{name}" in p.opts)
+    param = next((p for p in context.command.params if f"--{name}" in p.opts), None)
+    kind = OWN[name] if param is None else param.type
     try:
-        return param.type.convert(value, param, context)
+        return kind.convert(value, param, context)
     except click.BadParameter as error:
         raise click.UsageError(f"--pool {text!r}: {name}: {error.message}") from None
 
 
 def fleet_text(setup: Setup) -> str:
     """What it runs on, in words."""
-    return " and ".join(f"{p.num_replicas} x {chips_text(p)}" for p in setup.all_pools)
+    return " and ".join(f"{p.num_replicas} x {chips_text(p)}{_role_text(p)}" for p in setup.all_pools)
+
+
+def _role_text(pool: Setup) -> str:
+    return "" if pool.role == "mixed" else f" to {pool.role}"
 
 
 def described_fleet(setup: Setup) -> Mapping[str, Any]:

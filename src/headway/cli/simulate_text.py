@@ -174,17 +174,15 @@ def _goodput(s: Summary) -> str:
 
 
 def _pool(pool: PoolSummary) -> str:
+    name = pool.name if pool.role == "mixed" else f"{pool.name} ({pool.role})"
+    size = f"{counted(pool.replicas, 'replica')}, {counted(pool.chips, 'chip')}, busy {pool.busy_share:.1%}"
     amounts = [(pool.energy_j, "J"), (pool.cost_usd, "USD")]
     known = [_amount(value, unit) for value, unit in amounts if value is not None]
-    return ", ".join(
-        [
-            pool.name,
-            counted(pool.replicas, "replica"),
-            counted(pool.chips, "chip"),
-            f"busy {pool.busy_share:.1%}",
-            *known,
-        ]
-    )
+    if pool.role == "decode":
+        known.append(f"{si(pool.received_bytes, 'B', 3)} of KV received")
+    if pool.failed_handovers:
+        known.append(f"{counted(pool.failed_handovers, 'hand-over')} failed")
+    return ", ".join([name, size, *known])
 
 
 def _energy(total_j: float | None, each_j: float | None) -> str:

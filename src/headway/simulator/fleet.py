@@ -111,9 +111,8 @@ class Fleet:
         memories = (replica.scheduler.memory_use(now_ns) for replica in self.replicas)
         return kv_uses(zip(pools, self._tier_links, memories, strict=True), now_ns / 1e9)
 
-    def of_pool(self, pool: int) -> list[Replica]:
-        first = sum(p.num_replicas for p in self.config.pools[:pool])
-        return self.replicas[first : first + self.config.pools[pool].num_replicas]
+    def of_pool(self, pool: int) -> list[Backend]:
+        return [backend for backend in self.backends if backend.load.pool == pool]
 
     def run(self, workload: Workload) -> None:
         """To the end of the workload. Raises WorkloadError for a bad one; then, and on KeyboardInterrupt, what was

@@ -81,6 +81,9 @@ class PoolUse:
     price: Price
     """Of a replica."""
     executors: Sequence[ModelledExecutor]
+    role: str = "mixed"
+    received_bytes: float = 0.0
+    failed_handovers: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,7 @@ class PoolSummary:
     """As in `Summary`, of one pool."""
 
     name: str
+    role: str
     replicas: int
     chips: int
     steps: int
@@ -96,6 +100,10 @@ class PoolSummary:
     energy_j: float | None
     cost_usd: float | None
     charged_usd: float | None
+    received_bytes: float
+    """KV that was handed over to it."""
+    failed_handovers: int
+    """After which it computed instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +158,8 @@ class Summary:
     charged_usd: float | None
     """The part that receipts carry; the rest is idle time."""
     usd_per_mtok_output: float | None
+    handed_over_bytes: float
+    """KV that replicas which only prefill sent to those that decode."""
     pools: tuple[PoolSummary, ...]
     kv: tuple[KVUse, ...]
     """By memory: the device, then tiers."""
@@ -254,6 +264,7 @@ class Results:
             cost_usd=cost_usd,
             charged_usd=_sum(p.charged_usd for p in each),
             usd_per_mtok_output=None if cost_usd is None else _ratio(cost_usd * 1e6, total.output),
+            handed_over_bytes=sum(pool.received_bytes for pool in each),
             pools=each,
             kv=kv,
         )
@@ -264,6 +275,7 @@ class Results:
         charged_s, held_s = self._totals.charged_ns[number] / 1e9, duration_s * len(executors)
         return PoolSummary(
             name=pool.name,
+            role=pool.role,
             replicas=len(executors),
             chips=pool.chips_each * len(executors),
             steps=sum(e.num_steps for e in executors),
@@ -272,6 +284,8 @@ class Results:
             energy_j=None if price.power_w is None else busy_s * price.power_w,
             cost_usd=None if price.usd_per_s is None else held_s * price.usd_per_s,
             charged_usd=None if price.usd_per_s is None else charged_s * price.usd_per_s,
+            received_bytes=pool.received_bytes,
+            failed_handovers=pool.failed_handovers,
         )
 
 

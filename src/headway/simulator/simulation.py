@@ -5,16 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from headway.arithmetic.cache import kv_bytes
 from headway.arithmetic.formats import Precision
-from headway.arithmetic.parallelism import Parallelism
+from headway.arithmetic.parallelism import Parallelism, kv_bytes_per_chip
+from headway.catalog import CatalogError, Link
 from headway.roofline import coefficients
 from headway.roofline.split import FEED_FORWARD
 from headway.scheduler.config import ConfigError, SchedulerConfig
 from headway.simulator.fleet import Fleet, FleetConfig
+from headway.simulator.handover import Parcel, Port
 from headway.simulator.kv_memory import USABLE, cache_group_blocks
-from headway.simulator.pools import Pool
+from headway.simulator.pools import Pool, Role
 from headway.simulator.record import Record
 from headway.simulator.results import PoolUse, Price, Results, Slo, Summary
 from headway.simulator.split_time import FeedForwardSide, SplitTime
@@ -76,6 +80,10 @@ class Setup:
     batching: Batching = "continuous"
     reservation: Reservation = "demand"
     jumps: bool = True
+    role: Role = "mixed"
+    """Of a pool. Those that prefill or decode only hand over what one chip's link carries, or `handover`."""
+    handover: Link | None = None
+    """None: the system's link beyond one scale-up domain."""
     pools: tuple[Setup, ...] = ()
     """Where replicas are unlike: the hardware and policy of each pool. `router`, `block_size`, `max_output_tokens` and
     `jumps` are then the fleet's, from here. Empty: all replicas are as said here.
@@ -99,7 +107,7 @@ class Setup:
             max_context=min([context, *growing]),
             max_queued_requests=self.max_queued_requests,
             max_queued_tokens=1 << 62,
-            prefix_caching=self.prefix_caching,
+            prefix_caching=self.prefix_caching or self.role == "decode",
             tiers=tuple(tier.tier(self.kv_block_bytes) for tier in self.tiers),
             kv_ttl_ns=None if self.kv_ttl_s is None else round(self.kv_ttl_s * 1e9),
             transfer_timeout_ns=round(self.load_timeout_s * 1e9),
@@ -156,17 +164,41 @@ class Setup:
     def pool(self, context: int) -> Pool:
         """Of this hardware and policy; `context` is the fleet's."""
         scheduler = replace(self.scheduler_config(), max_context=context)
-        pool = Pool(self.num_replicas, scheduler, self.step_time(), self.tiers, self.kv_block_bytes)
+        timer, port = self.step_time(), self.port()
+        pool = Pool(self.num_replicas, scheduler, timer, self.tiers, self.kv_block_bytes, self.role, port)
         if not self.tiers:
             return pool
         token_ns = round(1e9 / pool.tokens_per_s())
         return replace(pool, scheduler=replace(scheduler, prompt_token_ns=token_ns))
 
+    def port(self) -> Port | None:
+        """Chips that hold the same KV heads send them twice: what arrives is less than what goes through."""
+        if self.role == "mixed":
+            return None
+        link = self.handover or self.system.scaleout
+        if link is None:
+            raise CatalogError(f"no link from {self.system.name} to other machines is published: --handover-bandwidth")
+        model, tokens = self.model, self.block_size * 256
+        fullest_chip_bytes = kv_bytes_per_chip(model, tokens, 1, self.precision, self.cut)
+        shards = kv_bytes(model, tokens, self.precision) / fullest_chip_bytes
+        return Port(link.bytes_per_s * shards, link.latency_s or 0.0)
+
+    def parcel(self) -> Parcel | None:
+        """Raises ConfigError for pools that do not keep KV alike."""
+        splits = [pool for pool in self.all_pools if pool.role != "mixed"]
+        if not splits:
+            return None
+        formats = sorted({pool.precision.kv.name for pool in splits})
+        if len(formats) > 1:
+            raise ConfigError(f"KV is handed over as it is: pools cannot keep it as {' and '.join(formats)}")
+        model, precision = splits[0].model, splits[0].precision
+        return Parcel(lru_cache(maxsize=4096)(lambda tokens: kv_bytes(model, tokens, precision)), len(model.layers))
+
     def fleet_config(self) -> FleetConfig:
         """Raises what `scheduler_config` and `step_time` raise, WorkloadError for pools that do not go together."""
         context = self.fleet_context
         pools = tuple(p.pool(context) for p in self.all_pools)
-        return FleetConfig(pools, self.router, self.max_output_tokens, self.jumps)
+        return FleetConfig(pools, self.router, self.max_output_tokens, self.jumps, self.parcel())
 
 
 def _price(system: System, chips: int) -> Price:
@@ -207,7 +239,12 @@ def simulate(
 
 
 def _uses(setup: Setup, fleet: Fleet) -> list[PoolUse]:
-    return [
-        PoolUse(pool.system.name, pool.chips, pool.replica_price, [r.executor for r in fleet.of_pool(number)])
-        for number, pool in enumerate(setup.all_pools)
-    ]
+    uses = []
+    for number, pool in enumerate(setup.all_pools):
+        backends = fleet.of_pool(number)
+        executors = [backend.replica.executor for backend in backends]
+        inboxes = [backend.inbox for backend in backends if backend.inbox is not None]
+        received, failed = sum(i.received_bytes for i in inboxes), sum(i.num_failed for i in inboxes)
+        price = pool.replica_price
+        uses.append(PoolUse(pool.system.name, pool.chips, price, executors, pool.role, received, failed))
+    return uses
