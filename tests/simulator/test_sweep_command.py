@@ -92,7 +92,8 @@ def test_another_trace_of_that_name_is_another_sweep(tmp_path: Path) -> None:
     trace.write_text("".join(lines[:11]) + "2023-11-16 19:00:00,-5,1\n")
     result = called(*sweep)
     assert result.exit_code == 1, "no point has a result"
-    assert result.output.count(f"{trace}:12: ContextTokens must be a whole number") == 2
+    assert f"  1         {trace}:12: ContextTokens must be a whole number" in result.output
+    assert "  2         as above" in result.output
 
 
 def test_after_ctrl_c_the_file_has_what_was_done(tmp_path: Path) -> None:

@@ -64,10 +64,12 @@ def show_sweep(axes: Sequence[str], rows: Sequence[Row], total: int, as_json: bo
     widths = [max(map(len, column)) for column in zip(heads[: len(axes)], *names, strict=True)]
     widths += [max(map(len, column)) for column in zip(heads[len(axes) :], *figures, strict=True)]
     click.echo(_line(heads, widths, len(axes)))
-    left = iter(figures)
+    left, above = iter(figures), ""
     for row, name in zip(rows, names, strict=True):
-        rest = [row.ended.error] if row.ended.error else next(left)
-        click.echo(_line([*name, *rest], widths, len(axes) + bool(row.ended.error)))
+        error = row.ended.error
+        rest = ["as above" if error == above else error] if error else next(left)
+        click.echo(_line([*name, *rest], widths, len(axes) + bool(error)))
+        above = error or above
     click.echo(_summed(rows, results, total))
 
 

@@ -85,7 +85,9 @@ def _at(axis: str | Measure, values: Mapping[str, Any], result: Mapping[str, Any
 
 def said(value: Any) -> str:
     """A swept value in words."""
-    return ("off", "on")[value] if isinstance(value, bool) else str(value)
+    if isinstance(value, bool):
+        return ("off", "on")[value]
+    return str(value).removesuffix(".0") if isinstance(value, float) else str(value)
 
 
 def _lines(rows: list[dict[str, Any]], base: dict[str, Any], axes: Chosen) -> list[dict[str, Any]]:
