@@ -93,6 +93,25 @@ def test_an_engine_that_differs_is_told_from_one_that_does_not() -> None:
     assert 1.05 < np.median(unseen) < 1.6  # What both share, and nothing of either.
 
 
+def test_a_level_that_was_not_seen_is_where_it_is_expected() -> None:
+    """Three drafted tokens make 2.49 a step, whether or not a fit saw any."""
+    group = runs(("llama-3.1-8b",))
+    tags = [{}] * len(group)
+    found = fit(group, tags, served_s(group, unfitted().resolved(tags)))
+    plain, drafted = (found.resolved([tag])["tokens_per_step"][0] for tag in ({}, {"drafts": "3"}))
+    assert drafted / plain == pytest.approx(2.49, rel=0.01)
+
+
+def test_an_engine_that_launches_one_by_one_is_bound_by_its_host() -> None:
+    """The step takes as long on 8 chips as on 1, which no slope leads to from a device that hides its host."""
+    group = runs(("llama-3.1-8b", "qwen3-8b"))
+    group = group.take(np.flatnonzero(~group.first & (group.in_flight < 32)))
+    tags = [{"launching": "one by one"}] * len(group)
+    found = fit(group, tags, np.full(len(group), 0.03), np.full(len(group), SURE)).resolved(tags)
+    assert np.allclose(served_s(group, found), 0.03, rtol=0.2)
+    assert 0.02 < found["host_s"][0] < 0.04
+
+
 def test_what_the_data_cannot_tell_stays_at_its_prior() -> None:
     group = runs(("llama-3.1-8b",))
     found = fit(group, [{}] * len(group), served_s(group, unfitted().resolved([{}] * len(group))) * 1.5)

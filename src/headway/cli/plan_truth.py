@@ -27,25 +27,34 @@ DATA = option(
     type=click.Path(path_type=Path, dir_okay=False),
     help="Table of published points, or of ML.ENERGY's runs; .csv or .csv.gz; several may be given.",
 )
+RUNS = option(
+    "--runs",
+    multiple=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="InferenceX's nvidia-master.yaml, of one day or several: whether its runs drafted tokens, and their replicas.",
+)
 
 
 @click.command("fit")
 @DATA
+@RUNS
 @option("--out", type=click.Path(path_type=Path, dir_okay=False), help="A calibration.csv for `--catalog DIR`.")
 @CATALOG
 @JSON
-def fit_question(paths: tuple[Path, ...], out: Path | None, overlays: tuple[Path, ...], as_json: bool) -> None:
+def fit_question(
+    paths: tuple[Path, ...], runs: tuple[Path, ...], out: Path | None, overlays: tuple[Path, ...], as_json: bool
+) -> None:
     """Fit the calibrated cost model to measurements, and say how far off it is on those that it did not see."""
     from headway.catalog import load_catalog
     from headway.planner.truth.report import summary
     from headway.planner.truth.ship import as_csv, shipped
 
     with one_line():
-        files, evidence, held = _held_out(paths, overlays)
+        files, evidence, held = _held_out(paths, runs, overlays)
         found = shipped(evidence, held, load_catalog(overlays))
         date = datetime.now(UTC).strftime("%Y-%m")
         if out is not None:
-            _write(out, as_csv(found, files, date))
+            _write(out, as_csv(found, files, evidence.runs, date))
     if as_json:
         answer = {"date": date, "data": [asdict(summary(file)) for file in files]}
         click.echo(json.dumps(answer | {"calibrations": {each.name: each.figures for each in found}}, allow_nan=False))
@@ -61,28 +70,34 @@ def fit_question(paths: tuple[Path, ...], out: Path | None, overlays: tuple[Path
 
 @click.command("validate")
 @DATA
+@RUNS
 @CATALOG
 @JSON
-def validate_question(paths: tuple[Path, ...], overlays: tuple[Path, ...], as_json: bool) -> None:
+def validate_question(
+    paths: tuple[Path, ...], runs: tuple[Path, ...], overlays: tuple[Path, ...], as_json: bool
+) -> None:
     """Errors of the cost model by model, chip and engine, in sample and held out; coverage; decision regret."""
     from headway.planner.truth.report import validation_report
 
     with one_line():
-        report = validation_report(*_held_out(paths, overlays))
+        report = validation_report(*_held_out(paths, runs, overlays))
     if as_json:
         click.echo(json.dumps(asdict(report), allow_nan=False))
     else:
         _show(report)
 
 
-def _held_out(paths: tuple[Path, ...], overlays: tuple[Path, ...]) -> tuple[tuple[DataFile, ...], Evidence, HeldOut]:
+def _held_out(
+    paths: tuple[Path, ...], runs: tuple[Path, ...], overlays: tuple[Path, ...]
+) -> tuple[tuple[DataFile, ...], Evidence, HeldOut]:
     from headway.catalog import load_catalog
     from headway.planner.truth.evidence import evidence
     from headway.planner.truth.held_out import held_out
     from headway.planner.truth.readers import read_all
+    from headway.planner.truth.runs import read_runs
 
     files = read_all(paths)
-    known = evidence(files, load_catalog(overlays))
+    known = evidence(files, load_catalog(overlays), read_runs(runs))
     return files, known, held_out(known)
 
 
@@ -99,6 +114,12 @@ def _show(report: ValidationReport) -> None:
             f"{data.name} (sha256 {data.sha256[:12]}): {data.rows:,} rows, {data.asked_rows:,} of TPOT or TTFT, "
             f"{data.answered_share:.1%} answered, {data.measurements:,} distinct"
         )
+    r = report.runs
+    named = f" (sha256 {r.sha256[:12]})" if r.files else ""
+    click.echo(
+        f"{r.files} files of runs{named}: whether tokens were drafted is known of {r.drafts_known:,} measurements of "
+        f"{r.may_draft:,} that may have, the replicas of {r.replicas_known:,} of {r.apart:,} with prompts apart"
+    )
     for title, errors in (
         ("in sample", report.in_sample),
         ("each model held out in turn", report.model_held_out),

@@ -29,6 +29,8 @@ class _Columns:
     member: npt.NDArray[np.bool_]
     """[N, P]"""
     penalty: FloatArray
+    mean: FloatArray
+    """Where a number is expected, and starts."""
     keys: tuple[tuple[str, str] | None, ...]
 
 
@@ -38,7 +40,7 @@ def fit(served: Served, tags: Sequence[Tags], measured_s: FloatArray, weight: Fl
         raise ValueError("a fit needs measurements")
     columns, target = _columns(tags), np.log(measured_s)
     root = np.ones(len(served)) if weight is None else np.sqrt(weight)
-    numbers, steady = np.zeros(len(columns.name)), root
+    numbers, steady = columns.mean, root
     for steps in (20, 8, 8):
         numbers = _least_squares(served, columns, target, steady, numbers, steps)
         residual = np.log(served_s(served, natural(_scale(columns, numbers)))) - target
@@ -50,22 +52,25 @@ def _columns(tags: Sequence[Tags], factors: Sequence[Factor] = FACTORS) -> _Colu
     names: list[int] = []
     members: list[npt.NDArray[np.bool_]] = []
     penalties: list[float] = []
+    means: list[float] = []
     keys: list[tuple[str, str] | None] = []
     for j, prior in enumerate(PRIORS.values()):
         names.append(j)
         members.append(np.ones(len(tags), bool))
         penalties.append(NOISE / prior.deviation)
+        means.append(0.0)
         keys.append(None)
     for factor in factors:
         levels = [tag.get(factor.name) for tag in tags]
-        for level in sorted({level for level in levels if level is not None}):
+        for level in sorted({level for level in levels if level is not None} | set(factor.means)):
             member = np.array([each == level for each in levels])
             for name in factor.moves:
                 names.append(NAMES.index(name))
                 members.append(member)
                 penalties.append(NOISE / factor.deviation)
+                means.append(factor.means.get(level, 0.0))
                 keys.append((factor.name, level))
-    return _Columns(np.array(names), np.stack(members, 1), np.array(penalties), tuple(keys))
+    return _Columns(np.array(names), np.stack(members, 1), np.array(penalties), np.array(means), tuple(keys))
 
 
 def _scale(columns: _Columns, numbers: FloatArray) -> FloatArray:
@@ -84,7 +89,7 @@ def _least_squares(
     for _ in range(steps):
         predicted, slopes = _slopes(served, _scale(columns, numbers))
         jacobian = (root[:, None] * slopes[:, columns.name]) * columns.member
-        gradient = jacobian.T @ (root * (predicted - target)) + columns.penalty**2 * numbers
+        gradient = jacobian.T @ (root * (predicted - target)) + columns.penalty**2 * (numbers - columns.mean)
         normal = jacobian.T @ jacobian + np.diag(columns.penalty**2)
         before = cost
         for _ in range(8):
@@ -102,7 +107,7 @@ def _least_squares(
 
 def _cost(served: Served, columns: _Columns, target: FloatArray, root: FloatArray, numbers: FloatArray) -> float:
     residual = root * (np.log(served_s(served, natural(_scale(columns, numbers)))) - target)
-    return float(residual @ residual + ((columns.penalty * numbers) ** 2).sum())
+    return float(residual @ residual + ((columns.penalty * (numbers - columns.mean)) ** 2).sum())
 
 
 def _slopes(served: Served, scale: FloatArray) -> tuple[FloatArray, FloatArray]:

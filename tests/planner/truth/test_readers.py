@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.planner.truth.layout import layouts
+from headway.planner.truth.layout import layouts, replicas
 from headway.planner.truth.measurement import DataError, Layout
 from headway.planner.truth.readers import read_data
 
@@ -56,6 +56,42 @@ def test_runs_of_the_other_kind(tmp_path: Path) -> None:
     assert (run.model, run.system, run.engine, run.weights) == ("qwen3-8b", "hgx-h100", "vllm", "bf16")
     assert (run.concurrency, run.output_tokens, run.value_s) == (8, 900, 0.0075)
     assert run.median_gap
+
+
+def test_experts_dealt_out_are_behind_attention_that_is_cut_too(tmp_path: Path) -> None:
+    """At 235 GB of experts beside whole attention weights, eight H100 would hold no 228 sequences."""
+    path = tmp_path / "runs.csv"
+    path.write_text(f"{RUNS}\nQwen/Qwen3-235B-A22B-Instruct-2507,gpqa,H100,1,8,1,bfloat16,228,900,55.5\n")
+    (run,) = read_data(path).measurements
+    assert run.decode == Layout(8, 8)
+
+
+def test_of_rows_that_describe_one_run_the_one_that_says_more_is_kept(tmp_path: Path) -> None:
+    lines = SAMPLE.read_text().splitlines()
+    row = next(line.split(",") for line in lines if "disagg" in line and ",tpot," in line)
+    said = [*row]
+    said[2], said[6], said[7] = "72", "P8xD8", "P8xD8"
+    bare = [*said]
+    bare[2], bare[7] = "", "P1xD1"
+    path = tmp_path / "points.csv"
+    path.write_text("\n".join([lines[0], ",".join(bare), ",".join(said), ",".join(bare)]) + "\n")
+    (kept,) = read_data(path).measurements
+    assert (kept.prompt_replicas, kept.decode_replicas, kept.decode) == (1, 8, Layout(8, 8))
+
+
+@pytest.mark.parametrize(
+    ("chips", "prompts", "decodes", "found"),
+    [
+        ("44", Layout(1, 4, 4), Layout(8, 8), (1, 5)),
+        ("40", Layout(8), Layout(1, 16, 16), (1, 2)),
+        ("16", Layout(8), Layout(8), (1, 1)),
+        ("13", Layout(4), Layout(4), None),
+        ("8", Layout(8), Layout(8), None),
+        ("", Layout(8), Layout(8), None),
+    ],
+)
+def test_replicas(chips: str, prompts: Layout, decodes: Layout, found: tuple[int, int] | None) -> None:
+    assert replicas(chips, prompts, decodes) == found
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ SYSTEMS = {
     "a100": "hgx-a100",
     "b200": "hgx-b200",
     "b200_sxm": "hgx-b200",
+    "b300": "hgx-b300",
     "b300_sxm": "hgx-b300",
     "gb200": "gb200-nvl72",
     "gb200 nvl72": "gb200-nvl72",

@@ -43,3 +43,14 @@ def _layout(tensor: int, expert: int, pipeline: int = 1) -> Layout:
     if tensor == 1:
         return Layout(1, expert, expert, pipeline)
     return Layout(tensor, tensor, 1, pipeline)
+
+
+def replicas(chips: str, prefill: Layout, decode: Layout) -> tuple[int, int] | None:
+    """(for prompts, for decoding) that `chips` in all are: the fewest for prompts that leave whole replicas."""
+    each = prefill.tensor * prefill.data, decode.tensor * decode.data
+    left = int(chips) if chips.isdigit() else 0
+    for prompts in range(1, left // each[0] + 1):
+        rest = left - prompts * each[0]
+        if rest and rest % each[1] == 0:
+            return prompts, rest // each[1]
+    return None

@@ -49,6 +49,11 @@ class Measurement:
     value_s: float
     where: str
     """File and line."""
+    prompt_replicas: int | None = None
+    """Of `prefill`, that concurrency is spread over; None: not stated."""
+    decode_replicas: int | None = None
+    drafts: int | None = None
+    """Tokens drafted a step; None: not stated."""
     stated: bool = True
     """False: the chip is not stated by the source, and assumed."""
     median_gap: bool = False

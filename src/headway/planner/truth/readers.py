@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headway.planner.truth.aliases import engine_name, model_name, system_name, weights_name
-from headway.planner.truth.layout import layouts
+from headway.planner.truth.layout import layouts, replicas
 from headway.planner.truth.measurement import MAX_ROWS, DataError, Layout, Measurement, Metric
 
 MAX_BYTES = 200_000_000
@@ -82,7 +82,7 @@ def read_data(path: Path) -> DataFile:
             asked += is_asked
             if made is not None:
                 answered += 1
-                found.setdefault(_key(made), made)
+                found[_key(made)] = max(made, found.get(_key(made), made), key=_described)
     except (csv.Error, UnicodeDecodeError) as error:
         raise DataError(f"{path}: not readable as UTF-8 CSV: {error}") from None
     return DataFile(path.name, hashlib.sha256(content).hexdigest(), rows, asked, answered, tuple(found.values()))
@@ -123,6 +123,8 @@ def _point(row: dict[str, str], where: str) -> tuple[bool, Measurement | None]:
         return True, None
     prompt, output, concurrency = (_whole(text, where) for text in lengths)
     release = row["engine"]
+    apart = "disagg" in release
+    prompt_replicas, decode_replicas = (replicas(row["n_gpu"], *cut) if apart else None) or (None, None)
     return True, Measurement(
         row["source"],
         system[0],
@@ -131,13 +133,15 @@ def _point(row: dict[str, str], where: str) -> tuple[bool, Measurement | None]:
         model,
         weights,
         *cut,
-        "disagg" in release,
+        apart,
         prompt,
         output,
         concurrency,
         metric,
         value_s,
         where,
+        prompt_replicas,
+        decode_replicas,
         stated=system[1],
         batch=alone,
     )
@@ -153,7 +157,7 @@ def _run(row: dict[str, str], where: str) -> tuple[bool, Measurement | None]:
     if system is None or model is None or weights is None or row["task"] not in PROMPT_TOKENS:
         return True, None
     tensor, expert, data = cuts
-    one = Layout(tensor, expert, expert if tensor == 1 and expert > 1 else data)
+    one = Layout(max(tensor, expert), expert, data)
     return True, Measurement(
         "ML.ENERGY",
         system[0],
@@ -176,8 +180,14 @@ def _run(row: dict[str, str], where: str) -> tuple[bool, Measurement | None]:
 
 def _key(m: Measurement) -> tuple[object, ...]:
     """Sources repeat one another's runs."""
-    configuration = (m.system, m.release, m.model, m.weights, m.prefill, m.decode, m.prompt_tokens, m.output_tokens)
-    return (*configuration, m.concurrency, m.metric, round(m.value_s, 7))
+    configuration = (m.system, m.release, m.model, m.weights, m.prompt_tokens, m.output_tokens)
+    alone = (m.prefill, m.decode) if m.batch or m.median_gap else ()
+    return (*configuration, *alone, m.concurrency, m.metric, round(m.value_s, 7))
+
+
+def _described(m: Measurement) -> tuple[bool, bool]:
+    """How much is said of the same run: the one with more is kept, and of equals the first."""
+    return m.decode_replicas is not None, m.decode.expert > 1
 
 
 def _positive(text: str, column: str, where: str) -> float:

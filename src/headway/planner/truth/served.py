@@ -11,7 +11,7 @@ from headway.arithmetic.attends import spans
 from headway.arithmetic.formats import Precision
 from headway.arithmetic.parallelism import Parallelism
 from headway.arithmetic.shape import ModelShape
-from headway.arithmetic.step_shape import StepShape, decode, prefill
+from headway.arithmetic.step_shape import StepShape, prefill, rows
 from headway.arithmetic.work import step_work
 from headway.catalog import Catalog, System
 from headway.planner.truth.configuration import cut, formats, room
@@ -20,6 +20,9 @@ from headway.planner.truth.models import DRAFTS, measured_shape
 from headway.roofline.serving import Served, joined
 from headway.roofline.terms import Terms, step_terms
 
+UNSTATED_REPLICAS = 4
+"""That decode on at most UNSTATED_CHIPS each, where prompts are computed apart: the median of those that state it."""
+UNSTATED_CHIPS = 8
 MEAN_PLACE = 0.5
 """Of its output, how far a request has come on the average."""
 
@@ -28,7 +31,8 @@ def served(found: Sequence[Measurement], catalog: Catalog) -> Served:
     """In the order of the measurements. Raises CatalogError or ShapeError for what can not be priced."""
     groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
     for i, m in enumerate(found):
-        groups[(m.model, m.system, m.engine, m.weights, m.prefill, m.decode, m.batch, m.apart, m.median_gap)].append(i)
+        cuts = m.prefill, m.decode, m.drafts
+        groups[(m.model, m.system, m.engine, m.weights, *cuts, m.batch, m.apart, m.median_gap)].append(i)
     parts = [_group([found[i] for i in rows], catalog) for rows in groups.values()]
     order = np.argsort([i for rows in groups.values() for i in rows])
     return joined(parts).take(order)
@@ -46,10 +50,13 @@ def _group(found: Sequence[Measurement], catalog: Catalog) -> Served:
     )
     place = prompt + np.maximum(1, (MEAN_PLACE * output).astype(np.int64))
     fits = room(model, p, system, decode_cut, place.astype(np.float64))
+    sides = np.array([_replicas(m, decode_cut) for m in found], np.float64)
+    requests = np.maximum(1, np.round(requests / sides[:, 1])).astype(np.int64)
     in_flight = np.minimum(requests, fits).astype(np.int64)
     known, alone, groups = spans(model), first.batch, prompts_cut.data
+    drafts = first.drafts or 0
     steps = (
-        (decode(known, in_flight, place), decode_cut),
+        (rows(known, place - 1, 1 + drafts, 1 + drafts).times(in_flight), decode_cut),
         (prefill(known, prompt, batch=requests if alone else 1), prompts_cut),
         (prefill(known, prompt, batch=requests if alone else groups), prompts_cut),
     )
@@ -59,7 +66,7 @@ def _group(found: Sequence[Measurement], catalog: Catalog) -> Served:
         decode=step,
         prompt=prompt_step,
         prompts=prompts_step,
-        prompts_each=np.full(count, 1.0 if alone else float(groups)),
+        prompts_each=np.full(count, 1.0) if alone else groups * sides[:, 0] / sides[:, 1],
         in_flight=in_flight.astype(np.float64),
         waiting=np.zeros(count) if first.apart else (requests - in_flight).astype(np.float64),
         prompt_tokens=prompt.astype(np.float64),
@@ -68,6 +75,14 @@ def _group(found: Sequence[Measurement], catalog: Catalog) -> Served:
         alone=np.full(count, alone),
         unmixed=np.full(count, first.apart or alone or first.median_gap),
     )
+
+
+def _replicas(m: Measurement, cut: Parallelism) -> tuple[float, float]:
+    """(for prompts, for decoding)"""
+    if not m.apart:
+        return 1.0, 1.0
+    decoding = m.decode_replicas or (UNSTATED_REPLICAS if cut.chips <= UNSTATED_CHIPS else 1)
+    return float(m.prompt_replicas or 1), float(decoding)
 
 
 def _terms(model: ModelShape, shape: StepShape, p: Precision, c: Parallelism, system: System) -> Terms:
@@ -86,11 +101,17 @@ def tags(m: Measurement, catalog: Catalog) -> dict[str, str]:
         "engine and mode": f"{m.engine}, {mode}",
         "release": m.release.removesuffix(" disagg"),
     }
-    if m.model in DRAFTS:
+    if m.engine == "other":
+        found["launching"] = "one by one"
+    if m.drafts:
+        found["drafts"] = str(m.drafts)
+    elif m.drafts is None and m.model in DRAFTS:
+        found["drafts"] = "unstated"
         found["speculation"] = f"{m.release}, {mode}"
     return found
 
 
 def protocol(m: Measurement) -> str:
-    """Who measured: how requests arrived, and from when to when TTFT is taken."""
-    return m.source.split("(")[0].split(" wip")[0].strip()
+    """Who measured: how requests arrived, and from when to when TTFT is taken. An experiment is one server's."""
+    source = m.source.split("(")[0].split(" wip")[0].strip()
+    return f"{source}, {m.model}" if "experimental" in source else source
