@@ -143,7 +143,7 @@ def test_after_ctrl_c_the_file_has_what_was_done(tmp_path: Path) -> None:
         (("--sweep", "input-tokens=5;-1"), "lengths '-1' are not understood"),
         (("--sweep", "trace=/nowhere"), "/nowhere: No such file"),
         (("--sweep", "concurrency=1,2", "--rate", "1"), "choose one: --rate"),
-        (("--sweep", f"seed={MANY}", "--sweep", f"replicas={MANY}"), "more than 100,000 points"),
+        (("--sweep", f"seed={MANY}", "--sweep", f"replicas={MANY}"), "more than 20,000 points"),
         (("--sweep", "replicas=1,2", "--out", "t.parquet"), "t.parquet: a sweep's results must end in .jsonl"),
         (("--sweep", "replicas=1,2", "--trace-out", "t.json"), "choose one: --trace-out"),
         (("--sweep", "replicas=1,2", "--chart", "t.pdf"), "t.pdf: must end in .html, .svg, .png"),

@@ -99,5 +99,5 @@ def test_another_machine_must_have_the_same_files(tmp_path: Path, monkeypatch: p
     assert Path.cwd() == tmp_path, "relative paths mean the same"
     with pytest.raises(SweepError, match="another file on a machine of the cluster"):
         SameFiles(dict, {trace: "of another"})({})
-    with pytest.raises(SweepError, match="a sweep needs a file"):
+    with pytest.raises(SweepError, match="none: No such file"):
         SameFiles(dict, {tmp_path / "none": "of none"})({})

@@ -37,6 +37,11 @@ def plain(value: float, unit: str = "") -> str:
     return f"{text} {unit}".rstrip()
 
 
+def seconds(value: float) -> str:
+    """Three significant digits; a prefix only below one."""
+    return plain(value, "s") if abs(value) >= 1 else si(value, "s", 3)
+
+
 def size(value: float) -> str:
     """Decimal and binary side by side, so that neither is taken for the other."""
     for factor, prefix in _BINARY:

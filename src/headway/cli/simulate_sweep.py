@@ -15,38 +15,38 @@ from headway.cli.sweep_files import Files, SameFiles
 from headway.cli.sweep_options import axes_of, options_at
 
 if TYPE_CHECKING:
-    from headway.simulator.sweep import Place, Row, Run, Values
+    from headway.simulator.sweep import Ended, Place, Row, Run, Values
 
 
 def simulate_grid(options: dict[str, Any]) -> None:
     """Raises ClickException, and SweepError for a file or a grid that will not do."""
     from headway.cli.sweep_text import show_sweep, sweep_progress
-    from headway.simulator.sweep import grid, sweep
+    from headway.simulator.sweep import Row, grid, sweep
 
     axes = axes_of(options["sweep"], options["given"])
     _check_chart(options, list(axes))
-    _check_values(options, axes)
     files = Files()
     points = grid(axes, lambda values: files.identity(options_at(options, values)))
+    _check_values(options, axes)
     run: Run = Simulated(options) if options["ray"] is None else SameFiles(Simulated(options), files.digests)
-    rows: dict[str, Row] = {}
+    ended: dict[str, Ended] = {}
     interrupted = False
     with sweep_progress(len(points)) as advance:
 
         def on_row(row: Row) -> None:
-            rows[row.point.digest] = row
+            ended[row.point.digest] = row.ended
             advance(row)
 
         try:
             sweep(points, run, out=options["out"], place=_place(options), on_row=on_row)
         except KeyboardInterrupt:
             interrupted = True
-    ended = [rows[point.digest] for point in points if point.digest in rows]
-    show_sweep(list(axes), ended, len(points), options["as_json"])
-    _draw(options, list(axes), ended)
+    rows = [Row(point, ended[point.digest]) for point in points if point.digest in ended]
+    show_sweep(list(axes), rows, len(points), options["as_json"])
+    _draw(options, list(axes), rows)
     if interrupted:
         sys.exit(INTERRUPTED)
-    if all(row.ended.error for row in ended):
+    if all(row.ended.error for row in rows):
         sys.exit(1)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from headway.cli.si import plain, si
+from headway.cli.si import plain, seconds, si
 from headway.simulator.kv_use import KVUse
 from headway.simulator.replay import Replayed
 from headway.simulator.results import PoolSummary, Quantiles, Summary
@@ -112,13 +112,13 @@ def show_what_if(found: WhatIf, as_json: bool) -> None:
     click.echo(f"  {'mean':14} {'logged':>10} {'simulated':>10} {'changed':>10} {'difference':>10}")
     for name, get in (("TTFT", "ttft_s"), ("TPOT", "tpot_s"), ("end to end", "e2e_s")):
         means = [getattr(run, get).mean for run in (found.logged, found.simulated, found.changed)]
-        _compared(name, means, _seconds)
+        _compared(name, means, seconds)
     for name, unit, field in (("energy", "J", "energy_j"), ("cost", "USD", "cost_usd")):
         totals = [getattr(run, field) for run in (found.logged, found.simulated, found.changed)]
         if totals[2] is not None:
             _compared(f"{name}, total", totals, partial(_amount, unit=unit))
     worst = sorted(found.differences, key=lambda d: -abs(d.e2e_s))[:MOST_SHOWN]
-    click.echo("  most changed, end to end: " + ", ".join(f"{_short(d.id)} {_seconds(d.e2e_s)}" for d in worst))
+    click.echo("  most changed, end to end: " + ", ".join(f"{_short(d.id)} {seconds(d.e2e_s)}" for d in worst))
     click.echo(f"  step times are fitted to the log and off by {found.fit_median_error:.1%} (median);")
     click.echo("  logged against simulated tells how far the rest can be believed")
 
@@ -148,11 +148,7 @@ def _amount(value: float, unit: str) -> str:
 
 def _quantiles(name: str, q: Quantiles) -> None:
     cells = (q.mean, q.p50, q.p90, q.p99, q.max)
-    click.echo(f"  {name:14} " + " ".join(f"{'-' if cell is None else _seconds(cell):>10}" for cell in cells))
-
-
-def _seconds(value: float) -> str:
-    return plain(value, "s") if abs(value) >= 1 else si(value, "s", 3)
+    click.echo(f"  {name:14} " + " ".join(f"{'-' if cell is None else seconds(cell):>10}" for cell in cells))
 
 
 def _kept(use: KVUse, input_tokens: int) -> str:

@@ -74,7 +74,7 @@ def digest(path: Path) -> str:
     from headway.simulator.sweep import SweepError
 
     files = sorted(child for child in path.rglob("*") if child.is_file()) if path.is_dir() else [path]
-    if len(files) > MAX_FILES or not all(file.is_file() for file in files):
+    if len(files) > MAX_FILES or (path.exists() and not all(file.is_file() for file in files)):
         raise SweepError(f"{path}: a sweep needs a file, or a directory of at most {MAX_FILES:,}")
     try:
         digests = [str(file.relative_to(path)) + _of_file(file) for file in files]

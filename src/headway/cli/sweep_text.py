@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from headway.cli.si import plain, si
+from headway.cli.si import plain, seconds
 from headway.report.measures import MEASURES, Measure
 from headway.report.sweep_charts import said
 from headway.simulator.sweep import Row
@@ -84,11 +84,7 @@ def _cell(measure: Measure, result: Mapping[str, Any]) -> str:
         return "-"
     if measure.unit == "%":
         return f"{value:.1%}"
-    return (
-        si(value, "s", 3)
-        if measure.unit == "s" and abs(value) < 1
-        else plain(value, "s" if measure.unit == "s" else "")
-    )
+    return seconds(value) if measure.unit == "s" else plain(value)
 
 
 def _line(cells: Sequence[str], widths: Sequence[int], left: int) -> str:

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-MAX_POINTS = 100_000
+MAX_POINTS = 20_000
 MAX_ERROR = 1000
 """Letters of one."""
 Values = Mapping[str, Any]
@@ -94,26 +94,24 @@ def sweep(
 ) -> list[Row]:
     """Rows in the points' order; `place`: None for all cores of this machine.
 
-    Rows are appended to `out`, JSON lines, as they come, and points that are there already are not run again. On
-    KeyboardInterrupt what had ended is in `out`, and `on_row` was told. Raises SweepError.
+    Rows are appended to `out`, JSON lines, as they come, and points that are there already are not run again. `on_row`
+    is told of each digest once. On KeyboardInterrupt what had ended is in `out`, and was told. Raises SweepError.
     """
     from headway.simulator.sweep_file import RowFile
     from headway.simulator.workers import Processes
 
-    points = list(points)
-    with RowFile(out) as file:
-        ended = {point.digest: file.ended[point.digest] for point in points if point.digest in file.ended}
-        rest = list({point.digest: point for point in points if point.digest not in ended}.values())
-        if on_row is not None:
-            for point in points:
-                if point.digest in ended:
-                    on_row(Row(point, ended[point.digest]))
+    points, tell = list(points), on_row or (lambda _: None)
+    once = {point.digest: point for point in points}
+    with RowFile(out, once) as file:
+        ended = dict(file.ended)
+        for known, found in ended.items():
+            tell(Row(once[known], found))
+        rest = [point for point in once.values() if point.digest not in ended]
         with closing(_rows(rest, run, place or Processes())) as rows:
             for row in rows:
                 file.add(row)
                 ended[row.point.digest] = row.ended
-                if on_row is not None:
-                    on_row(row)
+                tell(row)
     return [Row(point, ended[point.digest]) for point in points]
 
 

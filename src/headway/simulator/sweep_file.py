@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Container
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
@@ -27,9 +28,10 @@ class _Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
 class RowFile:
     """Open for one sweep at a time. `ended`: what is in it, by digest. Without a path it keeps nothing."""
 
-    def __init__(self, path: Path | None) -> None:
-        """A last line that was cut off is removed. Raises SweepError for a file of something else."""
+    def __init__(self, path: Path | None, wanted: Container[str]) -> None:
+        """`wanted`: digests. A last line that was cut off is removed. Raises SweepError if it is of something else."""
         self.ended: dict[str, Ended] = {}
+        self._wanted = wanted
         self._path = path
         self._file = None if path is None else self._opened(path)
 
@@ -69,7 +71,8 @@ class RowFile:
             row = msgspec.json.decode(line, type=_Line)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             raise SweepError(f"{where}: not a row of a sweep; --out FILE must be new, or of an earlier sweep") from None
-        self.ended[row.digest] = Ended(row.result, row.error)
+        if row.digest in self._wanted:
+            self.ended[row.digest] = Ended(row.result, row.error)
 
     def add(self, row: Row) -> None:
         """Raises SweepError if it cannot be written. A failure of the machine is not kept."""
