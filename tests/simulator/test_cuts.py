@@ -135,7 +135,7 @@ def test_a_pipeline_with_too_few_rows_has_bubbles() -> None:
 
 
 def full_blocks(model: ModelShape, cut: Parallelism, size: int = 16) -> int:
-    return cache_group_blocks(model, SYSTEM.chip, FP8, cut, size, 64)[0].num_blocks
+    return cache_group_blocks(model, SYSTEM.chip, FP8, cut, size, 64, 8192)[0].num_blocks
 
 
 @settings(max_examples=60, deadline=None)
@@ -157,5 +157,14 @@ def test_blocks_fill_the_fullest_chip_as_the_planner_counts(name: str, cut: Para
 
 
 def test_each_data_group_has_windows_and_states_for_its_own_sequences() -> None:
-    groups = cache_group_blocks(model_of("gpt-oss-20b"), SYSTEM.chip, FP8, Parallelism(data=3, context=2), 16, 64)
-    assert {(g.kind, g.window): g.num_blocks for g in groups}["window", 128] == 66 * (128 // 16 + 2)
+    model, cut = model_of("gpt-oss-20b"), Parallelism(data=3, context=2)
+    groups = cache_group_blocks(model, SYSTEM.chip, FP8, cut, 16, 64, 512)
+    assert {(g.kind, g.window): g.num_blocks for g in groups}["window", 128] == 66 * (128 // 16 + 2) + 3 * 512 // 16
+
+
+@given(st.integers(1, 9), st.integers(1, 20_000), st.sampled_from([1, 2, 3]))
+def test_a_window_has_room_for_a_prompt_in_chunks_however_few_run(running: int, chunk: int, data: int) -> None:
+    """In each data group, as many blocks as the scheduler says that one sequence may need at once."""
+    cut = Parallelism(data=data)
+    groups = cache_group_blocks(model_of("gpt-oss-20b"), SYSTEM.chip, FP8, cut, 16, running, chunk)
+    assert groups[1].num_blocks // data >= (groups[1].window + chunk) // 16 + 2

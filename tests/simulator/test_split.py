@@ -17,7 +17,9 @@ from headway.catalog import CatalogError
 from headway.planner.afd import afd_report
 from headway.planner.deployment import Deployment
 from headway.roofline import BOUNDS
+from headway.simulator.simulation import Setup, simulate
 from headway.simulator.split_time import FeedForwardSide, SplitTime
+from headway.workload.call import Call, Workload
 from tests.simulator.test_cuts import model_of
 from tests.simulator.test_step_time import CATALOG, timed
 
@@ -82,6 +84,16 @@ def test_attention_may_be_cut_by_heads_and_context_too() -> None:
         SplitTime(model_of("llama-3.1-70b"), FP8, Parallelism(tensor=8), alone, FeedForwardSide(LPX, 256), 64)
     with pytest.raises(ShapeError, match="--data, --tensor and --context-parallel only"):
         split_time(data=2, pipeline=2)
+
+
+@pytest.mark.parametrize("split", [False, True])
+def test_jumps_change_nothing_where_rows_are_dealt_out(split: bool) -> None:
+    cut, side = (Parallelism(data=2), FeedForwardSide(B200, 2)) if split else (Parallelism(2, 2, 2, 2, 2), None)
+    setup = Setup(model_of("gpt-oss-20b"), B200, FP8, cut, side, max_running=5)
+    calls = [[Call(str(i), 40 * i + 1, 3 * i + 1, session=str(i), arrival_s=0.002 * i)] for i in range(9)]
+    jumped, stepped = (simulate(replace(setup, jumps=jumps), Workload("", calls)) for jumps in (True, False))
+    assert jumped == stepped
+    assert jumped.finished == 9
 
 
 def test_feed_forward_that_does_not_fit_says_what_would() -> None:

@@ -112,7 +112,7 @@ def test_more_bandwidth_or_compute_is_never_slower(coefficients: Coefficients | 
 
 def blocks(name: str, tensor: int = 1, **more: object) -> dict[tuple[str, int], int]:
     model = shape_from_config(CATALOG.config(name))
-    groups = cache_group_blocks(model, SYSTEM.chip, precision(), Parallelism(tensor=tensor), 16, 64, **more)  # type: ignore[arg-type]
+    groups = cache_group_blocks(model, SYSTEM.chip, precision(), Parallelism(tensor=tensor), 16, 64, 8192, **more)  # type: ignore[arg-type]
     return {(g.kind, g.window): g.num_blocks for g in groups}
 
 
@@ -126,7 +126,7 @@ def test_blocks_fill_what_the_weights_leave() -> None:
 
 def test_windows_and_states_have_groups_of_their_own() -> None:
     assert set(blocks("gpt-oss-20b")) == {("full", 0), ("window", 128)}
-    assert blocks("gpt-oss-20b")["window", 128] == 64 * (128 // 16 + 2)
+    assert blocks("gpt-oss-20b")["window", 128] == 64 * (128 // 16 + 2) + 8192 // 16
     assert blocks("qwen3-next-80b-a3b", tensor=4)["state", 0] == 64
 
 

@@ -24,12 +24,14 @@ def cache_group_blocks(
     cut: Parallelism,
     block_size: int,
     max_running: int,
+    max_step_tokens: int,
     usable: float = USABLE,
     num_blocks: int | None = None,
     elsewhere: Collection[str] = (),
 ) -> tuple[CacheGroup, ...]:
-    """Windows and states get what `max_running` sequences need, but at most half of the room if there are growing
-    layers; those get the rest, or `num_blocks`. Parts of the weights that are `elsewhere` take no room.
+    """Windows and states get what `max_running` sequences and the prompts of a step need, but at most half of the room
+    if there are growing layers; those get the rest, or `num_blocks`. Parts of the weights that are `elsewhere` take no
+    room.
 
     Where sequences are dealt out to `cut.data` groups of chips, the blocks are those of all groups together: that no
     group runs short before the others is assumed. Raises ShapeError if the weights leave no room for a block.
@@ -42,7 +44,7 @@ def cache_group_blocks(
         grouped[_group_of(term)].append(term)
     stage = fullest_stage(model, cut)
     block_bytes = {key: stage * sum(_block_bytes(t, cut, block_size) for t in terms) for key, terms in grouped.items()}
-    group = _share_out(room_bytes, block_bytes, block_size, -(-max_running // cut.data))
+    group = _share_out(room_bytes, block_bytes, block_size, -(-max_running // cut.data), max_step_tokens)
     blocks = {key: count * cut.data for key, count in group.items()}
     if num_blocks is not None and ("full", 0) in blocks:
         blocks["full", 0] = num_blocks
@@ -78,23 +80,28 @@ def _block_bytes(term: CacheTerm, cut: Parallelism, block_size: int) -> float:
 
 
 def _share_out(
-    room_bytes: float, block_bytes: dict[tuple[str, int], float], block_size: int, max_running: int
+    room_bytes: float, block_bytes: dict[tuple[str, int], float], block_size: int, max_running: int, chunk: int
 ) -> dict[tuple[str, int], int]:
-    """The full group first in order, as the first group is the one whose prefixes are compared."""
+    """The full group first in order, as the first group is the one whose prefixes are compared. Windows have room for
+    the `chunk` tokens of a step as well, which have not left them yet.
+    """
     bounded = {key: _blocks_a_sequence(key, block_size) for key in block_bytes if key[0] != "full"}
+    passing = {key: chunk // block_size if key[0] == "window" else 0 for key in bounded}
     sequence_bytes = sum(count * block_bytes[key] for key, count in bounded.items())
+    passing_bytes = sum(count * block_bytes[key] for key, count in passing.items())
     grows = ("full", 0) in block_bytes
     sequences = max_running
     if sequence_bytes:
-        sequences = min(max_running, int(room_bytes * (0.5 if grows else 1.0) / sequence_bytes))
+        room = room_bytes * (0.5 if grows else 1.0) - passing_bytes
+        sequences = max(0, min(max_running, int(room / sequence_bytes)))
     blocks: dict[tuple[str, int], int] = {}
     if grows:
-        left_bytes = room_bytes - sequences * sequence_bytes
+        left_bytes = room_bytes - sequences * sequence_bytes - passing_bytes
         blocks["full", 0] = int(left_bytes / block_bytes["full", 0])
-    return blocks | {key: sequences * count for key, count in sorted(bounded.items())}
+    return blocks | {key: sequences and sequences * count + passing[key] for key, count in sorted(bounded.items())}
 
 
 def _blocks_a_sequence(key: tuple[str, int], block_size: int) -> int:
-    """A window may begin inside a block and end inside one; prompts in chunks need a little more, now and then."""
+    """A window may begin inside a block and end inside one."""
     kind, window = key
     return 1 if kind == "state" else -(-window // block_size) + 2

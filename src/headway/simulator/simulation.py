@@ -122,9 +122,18 @@ class Setup:
         if self.feed_forward is not None:
             self.feed_forward.check_fits(self.model, self.precision, self.usable_memory)
             elsewhere = FEED_FORWARD
-        chip, size, rows = self.system.chip, self.block_size, self.max_running
+        chip, size, rows, chunk = self.system.chip, self.block_size, self.max_running, self.max_step_tokens
         return cache_group_blocks(
-            self.model, chip, self.precision, self.cut, size, rows, self.usable_memory, self.num_blocks, elsewhere
+            self.model,
+            chip,
+            self.precision,
+            self.cut,
+            size,
+            rows,
+            chunk,
+            self.usable_memory,
+            self.num_blocks,
+            elsewhere,
         )
 
     def step_time(self) -> Timer:
