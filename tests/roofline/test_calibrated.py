@@ -63,6 +63,16 @@ def test_launches_follow_the_operations_and_the_host_works_beside_them() -> None
         assert hosted.host_s == pytest.approx(gap_s)
 
 
+@pytest.mark.parametrize(("sequences", "fullest"), [(1, 1), (9, 3), (32, 8)])
+def test_each_group_of_sequences_has_a_host_of_its_own(sequences: int, fullest: int) -> None:
+    shape, system, cut = model("qwen3-30b-a3b"), catalog().system(SYSTEM), Parallelism(data=4, expert=4)
+    step = decode(spans(shape), sequences, 1000)
+    work = step_work(shape, step, cut=cut, domain=8)
+    hosted = calibrated_cost(work, step, system, Coefficients(host_sequence_s=1e-3), cut)
+    assert hosted.host_s == pytest.approx(fullest * 1e-3)
+    assert step_terms(work, step, system, cut).sequences == pytest.approx([fullest])
+
+
 def test_narrow_operations_are_launched_twice() -> None:
     shape = model("llama-3.1-8b")
     step = decode(spans(shape), 1, 100)

@@ -94,7 +94,8 @@ def calibrated_cost(
     network_s = sum((_transfer_seconds(t, system, c) for t in work.transfers), start=np.float64(0)) + 0.0 * busy_s
     around_s = launches(work) * c.launch_s + work.layers * c.layer_s + work.expert_layers * c.expert_layer_s
     device_s = busy_s + network_s + around_s
-    gap_s = np.asarray(c.host_s + c.host_sequence_s * shape.sequences, np.float64)
+    own = shape.sequences * shape.busiest_share(cut.data)  # Each group of sequences has a host of its own.
+    gap_s = np.asarray(c.host_s + c.host_sequence_s * own, np.float64)
     return StepCost(
         compute_s=compute_s,
         memory_s=memory_s,

@@ -49,7 +49,8 @@ FACTORS = (
     Factor("launching", ("host_s",), 0.5, {"one by one": 4.0}),
     Factor("chip", _STEP, 0.3),
     Factor("engine and chip", _STEP, 0.2),
-    Factor("protocol", (*_FIRST, "mixing", "waiting", "host_s", "host_sequence_s"), 0.7),
+    Factor("protocol", ("mixing", "waiting", "host_s", "host_sequence_s"), 0.7),
+    Factor("client", _FIRST, 0.7),
     Factor("mode", (*_FIRST, "host_s"), 1.0),
     Factor("mode", ("launch_s", "layer_s", "round_s", "expert_round_s", "expert_layer_s"), 0.3),
     Factor("engine and mode", _FIRST, 0.7),
@@ -57,10 +58,10 @@ FACTORS = (
     Factor("speculation", ("tokens_per_step",), 1.0),
     Factor("drafts", ("tokens_per_step",), 0.2, {str(n): _drafted(n) for n in range(1, 5)} | {"unstated": 0.28}),
 )
-"""`launching`: engines that launch kernels one by one, the host then being the slower; `protocol`: who measured and how
-requests arrived; `mode`: prompts mixed in or computed apart; `release`: the engine's version; `drafts`: tokens drafted
-a step, of which a third of the runs whose files were read drafted some where it is not stated; `speculation`: release
-and mode, where it is not stated.
+"""`launching`: engines that launch kernels one by one, the host then being the slower; `protocol`: who measured;
+`client`: how requests arrived there; `mode`: prompts mixed in, computed apart, or one batch alone; `release`: the
+engine's version; `drafts`: tokens drafted a step, where a third of the runs whose files were read draft some;
+`speculation`: release and mode, where it is not stated.
 """
 Tags = Mapping[str, str]
 """A configuration's level of each factor; what is left out is a level never seen."""

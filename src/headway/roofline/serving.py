@@ -114,7 +114,7 @@ def served_s(s: Served, c: Values, b: Busy | None = None) -> FloatArray:
     """
     b = b or busy(s, c)
     others = np.maximum(s.in_flight - 1, 0)
-    host_s = c["host_s"] + c["host_sequence_s"] * s.in_flight
+    host_s = c["host_s"] + c["host_sequence_s"] * s.decode.sequences
     step_s = beside(b.decode_s + _around_s(s.decode, c), host_s)
     launched_s = c["prompt_launch_s"] * s.prompt.launches
     prompt_s = c["prompt_factor"] * beside(b.prompt_s + _around_s(s.prompt, c) + launched_s, c["host_s"])

@@ -47,6 +47,7 @@ class Terms:
     layers: FloatArray
     expert_layers: FloatArray
     sequences: FloatArray
+    """[N] of the fullest group: each group has a host of its own."""
     spread: FloatArray
     """[N] by how much the busiest chip's experts are asked beyond the mean, if tokens chose at random; 0: no chip has
     experts of its own.
@@ -97,7 +98,7 @@ def step_terms(work: StepWork, shape: StepShape, system: System, cut: Parallelis
         each(launches(work)),
         each(work.layers),
         each(work.expert_layers),
-        each(shape.sequences),
+        each(shape.sequences * shape.busiest_share(cut.data)),
         each(expert_spread(work, shape, cut)),
     )
 

@@ -141,7 +141,7 @@ class DealtTime(TabulatedTime):
         network_s = self._sent[tokens].at(seen)
         if self._exchanges:
             network_s = network_s + self._exchanged_s(tokens, share, reads, larger, smaller)
-        return self._together(compute_s, memory_s, network_s, busy_s, sequences, larger)
+        return self._together(compute_s, memory_s, network_s, busy_s, round(sequences * share), larger)
 
     def _times(self, tokens: int, seen: float) -> list[tuple[Any, Any]]:
         """Compute and memory time of the operations that depend on tokens alone."""

@@ -90,13 +90,14 @@ def _terms(model: ModelShape, shape: StepShape, p: Precision, c: Parallelism, sy
 
 
 def tags(m: Measurement, catalog: Catalog) -> dict[str, str]:
-    mode = "apart" if m.apart else "mixed"
+    mode = "apart" if m.apart else "alone" if m.batch else "mixed"
     chip = catalog.system(m.system).chip.name
     found = {
         "engine": m.engine,
         "chip": chip,
         "engine and chip": f"{m.engine}, {chip}",
         "protocol": protocol(m),
+        "client": client(m),
         "mode": mode,
         "engine and mode": f"{m.engine}, {mode}",
         "release": m.release.removesuffix(" disagg"),
@@ -112,6 +113,10 @@ def tags(m: Measurement, catalog: Catalog) -> dict[str, str]:
 
 
 def protocol(m: Measurement) -> str:
-    """Who measured: how requests arrived, and from when to when TTFT is taken. An experiment is one server's."""
-    source = m.source.split("(")[0].split(" wip")[0].strip()
-    return f"{source}, {m.model}" if "experimental" in source else source
+    """Who measured, over all their sweeps."""
+    return m.source.split("(")[0].split(" wip")[0].strip()
+
+
+def client(m: Measurement) -> str:
+    """How requests arrived, and from when to when TTFT is taken: an experiment has a script for each model."""
+    return f"{protocol(m)}, {m.model}" if "experimental" in m.source else protocol(m)

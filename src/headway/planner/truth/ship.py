@@ -23,6 +23,7 @@ from headway.roofline.pooled import Tags
 UNITS = {"_s": "s", "points": "rows", "half_rows": "rows", "chunk_tokens": "rows"}
 PROTOCOL = "InferenceX"
 """Whose way of sending requests the serving coefficients stand for: a fixed number in flight at any time."""
+_RUN = {"mode": "mixed", "protocol": PROTOCOL, "client": PROTOCOL}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +48,12 @@ def shipped(e: Evidence, held: HeldOut, catalog: Catalog) -> tuple[Shipped, ...]
             chip = catalog.system(system).chip.name
             here = mine & (systems == system)
             found.append(_calibration(e, held, f"{chip}/{engine}", here, held.by_model, _tags(engine, chip)))
-    found.append(_calibration(e, held, f"{ANY}/{ANY}", tpot, held.by_chip, {"mode": "mixed", "protocol": PROTOCOL}))
+    found.append(_calibration(e, held, f"{ANY}/{ANY}", tpot, held.by_chip, _RUN))
     return tuple(found)
 
 
 def _tags(engine: str, chip: str | None = None) -> Tags:
-    found = {"engine": engine, "mode": "mixed", "engine and mode": f"{engine}, mixed", "protocol": PROTOCOL}
+    found = _RUN | {"engine": engine, "engine and mode": f"{engine}, mixed"}
     return found | ({"chip": chip, "engine and chip": f"{engine}, {chip}"} if chip else {})
 
 
