@@ -194,3 +194,14 @@ def test_a_group_that_is_short_of_states_admits_as_many_as_it_has() -> None:
     drive.run()
     assert max(len(p.slots) for p in drive.body.plans) == 2
     assert len(drive.ended) == 4
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_a_prompt_longer_than_all_windows_together_is_computed_in_chunks(depth: int) -> None:
+    """What falls behind a window is given back as the prompt goes on: it need not fit there as a whole."""
+    groups = (CacheGroup("full", 64), CacheGroup("window", 6, window=8))
+    drive = Drive(config(groups=groups, max_step_tokens=8, max_context=200), depth)
+    requests = [distinct(id, 100, 4) for id in "ab"]
+    drive.add(*requests)
+    drive.run()
+    assert drive.outputs == {r.id: expected_output(r) for r in requests}

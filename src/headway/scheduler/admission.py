@@ -80,8 +80,9 @@ class Admission:
             if any(need > pool.num_blocks for need, pool in zip(worst.tolist(), self.cache.pools, strict=True)):
                 return False
         rows = running.rows
-        needed = self.cache.entries(sequence.num_tokens) - hit.num_blocks + self.cache.num_evictable(hit) + running.num
-        needed += sum(
+        missing = [self.cache.entries(sequence.num_tokens) - hit.num_blocks]
+        missing += [
             self.cache.entries(int(rows.known[s.slot])) - int(rows.capacity[s.slot]) // size for s in running.begun
-        )
-        return needed <= self.cache.num_available() and self.cache.num_states_available() >= 1
+        ]
+        beside = self.cache.num_evictable(hit) + running.num
+        return self.cache.has_room(missing, beside) and self.cache.num_states_available() >= 1

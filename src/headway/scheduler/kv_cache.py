@@ -260,6 +260,16 @@ class KVCache:
             return min(entries, (group.window + self.config.max_step_tokens) // self.config.block_size + 2)
         return entries
 
+    def has_room(self, missing: list[int], beside: int) -> bool:
+        """Whether every positional group can give prompts the entries that they lack, and as many `beside`: of a
+        window no more than are held at once, as what falls behind it is given back.
+        """
+        return all(
+            sum(self._worst_case(group, entries) for entries in missing) + beside <= pool.num_available
+            for group, pool, grows in zip(self.groups, self.pools, self.is_positional, strict=True)
+            if grows
+        )
+
     def num_available(self) -> int:
         """Entries that every positional group can still give."""
         return min((pool.num_available for pool in self._positional), default=1 << 62)
