@@ -60,6 +60,11 @@ def test_both_kinds_of_chips_of_a_split_replica_are_counted_paid_and_fed() -> No
     assert mine["cost_usd"] == pytest.approx(mine["duration_s"] * (2 * usd_per_s[0] + 4 * usd_per_s[1]))
 
 
+def test_a_prompt_much_longer_than_the_windows_is_served_however_few_run() -> None:
+    long = ("--model", "gpt-oss-20b", "--input-tokens", "60000", "--requests", "2", "--max-running", "1")
+    assert answer(*long, "--data", "2")["finished"] == answer(*long, "--chunk", "100")["finished"] == 2
+
+
 def test_sram_chips_are_quick_for_one_and_gpus_give_more_a_chip(tmp_path: Path) -> None:
     """As docs/simulator.md tells it."""
     header = "item,figure,value,unit,status,source,date,note"
