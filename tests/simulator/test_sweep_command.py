@@ -195,6 +195,18 @@ def test_axes_are_swept_options_or_figures() -> None:
     assert [(row["x"], row["y"], row["by"]) for row in rows] == [(v["load"], 0.5, v["system"]) for v, _ in RESULTS]
     assert spec["layer"][0]["encoding"]["y"]["axis"]["format"] == "%"
     assert not sweep_chart(RESULTS, chosen(["system", "load"], x="load", y="ttft-p99"))["data"]["values"]
+
+
+def test_what_is_on_no_axis_tells_lines_apart_or_lies_along_them() -> None:
+    swept = ["system", "tensor", "load"]
+    assert chosen(swept, x="load", y="hit-rate").apart == ("tensor",)
+    assert chosen(swept, x="ttft-p50", y="usd").apart == ("tensor",), "along a line, load goes up"
+    spec = sweep_chart(RESULTS, chosen(["system", "load"], x="hit-rate", y="throughput"))
+    assert "strokeDash" not in spec["layer"][0]["encoding"]
+    assert [row["rest"] for row in spec["layer"][2]["data"]["values"]] == ["1", "2", "3", "1", "2"]
+
+
+def test_figures_have_names_and_places() -> None:
     assert measure("bound_share.compute").of({"bound_share": {"compute": 0.25}}) == 0.25
     with pytest.raises(MeasureError, match="neither a swept option nor a figure"):
         measure("nothing")

@@ -26,7 +26,12 @@ class Chosen:
     by: str | None
     """The swept option that has colours."""
     rest: tuple[str, ...]
-    """Swept options that are on no axis: they tell the lines, or the points of a frontier, apart."""
+    """Swept options that are on no axis: they tell points apart."""
+
+    @property
+    def apart(self) -> tuple[str, ...]:
+        """Those of the rest of which each value has a line: between two figures, a line goes along the last of all."""
+        return self.rest[:-1] if isinstance(self.x, Measure) and isinstance(self.y, Measure) else self.rest
 
     @property
     def is_frontier(self) -> bool:
@@ -72,8 +77,8 @@ def _row(i: int, values: Mapping[str, Any], result: Mapping[str, Any], axes: Cho
     if x is None or y is None:
         return None
     by = "" if axes.by is None else said(values[axes.by])
-    rest = [said(values[name]) for name in axes.rest]
-    return {"x": x, "y": y, "by": by, "rest": ", ".join(rest), "index": i}
+    apart, rest = (", ".join(said(values[name]) for name in names) for names in (axes.apart, axes.rest))
+    return {"x": x, "y": y, "by": by, "apart": apart, "rest": rest, "index": i}
 
 
 def _at(axis: str | Measure, values: Mapping[str, Any], result: Mapping[str, Any]) -> Any:
@@ -92,15 +97,14 @@ def said(value: Any) -> str:
 
 def _lines(rows: list[dict[str, Any]], base: dict[str, Any], axes: Chosen) -> list[dict[str, Any]]:
     """Points joined in the order of the sweep."""
-    apart = {"detail": {"field": "by"}, "order": {"field": "index"}, "tooltip": _tooltip()}
-    if axes.rest:
-        domain = list(dict.fromkeys(row["rest"] for row in sorted(rows, key=lambda row: int(row["index"]))))
-        scale, legend = {"domain": domain}, {"symbolType": "stroke", "symbolSize": 400}
-        title = _words(axes.rest)
-        apart["strokeDash"] = {"field": "rest", "type": "nominal", "title": title, "scale": scale, "legend": legend}
+    apart: dict[str, Any] = {"order": {"field": "index"}}
+    if axes.apart:
+        scale = {"domain": list(dict.fromkeys(row["apart"] for row in rows))}
+        legend = {"symbolType": "stroke", "symbolSize": 400}
+        apart["strokeDash"] = _nominal("apart", _words(axes.apart)) | {"scale": scale, "legend": legend}
     line = {"mark": {"type": "line", "strokeWidth": 1.8}, "encoding": {**base, **apart}}
     dots = {"mark": {"type": "point", "filled": True, "size": 45}, "encoding": {**base, "tooltip": _tooltip()}}
-    return [line, dots]
+    return [line, dots, *([] if axes.apart == axes.rest else _labels(rows, base))]
 
 
 def _frontier(rows: list[dict[str, Any]], base: dict[str, Any]) -> list[dict[str, Any]]:
@@ -123,11 +127,16 @@ def _frontier(rows: list[dict[str, Any]], base: dict[str, Any]) -> list[dict[str
             "encoding": {**base, "tooltip": _tooltip()},
         },
     ]
-    if len(rows) <= MOST_LABELS:
-        encoding = {"x": base["x"], "y": base["y"], "text": {"field": "rest"}}
-        text = {"type": "text", "dx": 8, "dy": -8, "align": "left", "fontSize": 9, "color": "#555"}
-        layers.append({"transform": [{"filter": "datum.own"}], "mark": text, "encoding": encoding})
-    return layers
+    return [*layers, *_labels([row for row in rows if row["own"]], base)]
+
+
+def _labels(rows: list[dict[str, Any]], base: dict[str, Any]) -> list[dict[str, Any]]:
+    """None where they would lie over each other."""
+    if len(rows) > MOST_LABELS:
+        return []
+    encoding = {"x": base["x"], "y": base["y"], "text": {"field": "rest"}}
+    text = {"type": "text", "dx": 8, "dy": -8, "align": "left", "fontSize": 9, "color": "#555"}
+    return [{"data": {"values": rows}, "mark": text, "encoding": encoding}]
 
 
 def _mark_fronts(rows: list[dict[str, Any]]) -> None:
@@ -160,12 +169,11 @@ def _axis(field: str, axis: str | Measure, rows: Sequence[Mapping[str, Any]]) ->
 
 def _colour(by: str, order: Sequence[str]) -> dict[str, Any]:
     colours = [COLOURS[i % len(COLOURS)] for i in range(len(order))]
-    return {
-        "field": "by",
-        "type": "nominal",
-        "title": by.replace("-", " "),
-        "scale": {"domain": list(order), "range": colours},
-    }
+    return _nominal("by", _words([by])) | {"scale": {"domain": list(order), "range": colours}}
+
+
+def _nominal(field: str, title: str) -> dict[str, Any]:
+    return {"field": field, "type": "nominal", "title": title}
 
 
 def _tooltip() -> list[dict[str, str]]:
@@ -188,10 +196,9 @@ def _subtitle(points: Sequence[Point], axes: Chosen) -> list[str]:
         for name in ("workload", "model", "chip", "chips", "cost_model")
         if len(found := {str(result.get(name)) for _, result in points}) == 1
     ]
-    if not axes.is_frontier:
-        return ["; ".join(same)]
-    labels = f"; labels: {_words(axes.rest)}" if axes.rest else ""
-    return ["; ".join(same), f"filled: on the frontier of all, right and up is better{labels}"]
+    labels = [f"labels: {_words(axes.rest)}"] if axes.rest and axes.apart != axes.rest else []
+    filled = ["filled: on the frontier of all, right and up is better"] if axes.is_frontier else []
+    return ["; ".join(same), *(["; ".join(filled + labels)] if filled + labels else [])]
 
 
 def _words(names: Sequence[str]) -> str:
