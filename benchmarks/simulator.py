@@ -8,8 +8,8 @@ one replica, arrivals as they were. Saturated: as many rows run as may, and the 
     python -m venv DIR && DIR/bin/pip install --pre aisimulate
     python benchmarks/simulator.py --aisimulate DIR/bin/aisimulate        the same loads by both, in turns
 
-AISimulate is a Rust core behind a command: its figure is the CPU time of a run, of 4 times as many requests, less that of
-a run of the first ones, so that its start does not count. Ours includes the set-up.
+AISimulate is a Rust core behind a command: its figure is the CPU time of a run, of 4 times as many requests, less
+that of a run of the first ones, so that its start does not count. Ours includes the set-up.
 """
 
 from __future__ import annotations
