@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from headway.simulator.clients import Client, Clients
+from headway.simulator.faults import Fault, Faults, RandomFaults, What
 from headway.simulator.gateway import Gateway, Limits
 from headway.simulator.group import Backend, Group
 from headway.simulator.handover import End, Inbox, Parcel
@@ -31,6 +32,8 @@ class FleetConfig:
     """Off: every step is planned. The results are the same, later."""
     parcel: Parcel | None = None
     """What is handed over, where pools prefill or decode only."""
+    faults: tuple[Fault, ...] = ()
+    random_faults: RandomFaults | None = None
 
     def __post_init__(self) -> None:
         if not self.pools:
@@ -120,9 +123,35 @@ class Fleet:
         """
         self._clients = Clients(self.world, workload, self.config.block_size, self._gateway.ask)
         self._clients.begin()
+        self._plan_faults()
         self.world.run()
-        while self._gateway.give_up():
+        while self._gateway.has_waiting:
+            if not self.world.run_aside():
+                self._gateway.give_up()
             self.world.run()
+
+    def _plan_faults(self) -> None:
+        config = self.config
+        if any(fault.what == "handover" for fault in config.faults) and config.parcel is None:
+            raise WorkloadError("fault of link=handover: no pool hands anything over")
+        faults = Faults(self.world, len(self.backends), self._fail, self._recover)
+        faults.plan(config.faults)
+        if config.random_faults is not None:
+            faults.draw(config.random_faults)
+
+    def _fail(self, what: What, replica: int) -> None:
+        backend = self.backends[replica]
+        if what == "replica":
+            self._gateway.fail(backend)
+        elif backend.end is not None:
+            backend.end.fail()
+
+    def _recover(self, what: What, replica: int) -> None:
+        backend = self.backends[replica]
+        if what == "replica":
+            self._gateway.recover(backend)
+        elif backend.end is not None:
+            backend.end.recover()
 
     def _answered(self, client: Client, record: Record) -> None:
         self._on_record(record)

@@ -125,14 +125,16 @@ class Gateway:
             for _ in range(len(group.waiting)):
                 self._dispatch(group.waiting.popleft())
 
-    def give_up(self) -> bool:
-        """Nothing will happen any more: who still waits for a replica is answered. False if nobody does."""
-        waiting = [job for group in (self._entries, self._decoders) for job in group.waiting]
+    @property
+    def has_waiting(self) -> bool:
+        """Somebody waits for a replica."""
+        return any(group.waiting for group in (self._entries, self._decoders))
+
+    def give_up(self) -> None:
+        """No replica will be up again: who waits for one is answered."""
         for group in (self._entries, self._decoders):
-            group.waiting.clear()
-        for job in waiting:
-            self._answer(job, "no_replica", "no replica is up, and none will be")
-        return bool(waiting)
+            for _ in range(len(group.waiting)):
+                self._answer(group.waiting.popleft(), "no_replica", "no replica is up, and none will be")
 
     # Inside
 

@@ -46,19 +46,25 @@ class End:
     def __init__(self, world: World, port: Port) -> None:
         self.link = Link(world, port.bytes_per_s, port.latency_s)
         self.bytes_per_s = port.bytes_per_s
-        self.is_up = True
         self.lives = 0
         """How often it has failed: what was promised before is gone."""
+        self._faults = 0
+        """That hold it down."""
         self.under_way: dict[Transfer, None] = {}
 
+    @property
+    def is_up(self) -> bool:
+        return not self._faults
+
     def fail(self) -> None:
-        self.is_up = False
+        self._faults += 1
         self.lives += 1
         for transfer in list(self.under_way):
             transfer.end(False)
 
     def recover(self) -> None:
-        self.is_up = True
+        """Of one of its faults."""
+        self._faults -= 1
 
 
 class Transfer:

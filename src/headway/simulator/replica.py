@@ -54,6 +54,8 @@ class Replica:
         self._busy = False
         self._starting = False
         self._planned_ns = 0
+        self._late: list[str] = []
+        """Requests that came too late for the step that runs."""
         self._submission = 0
         """Counts plans and cuts: an event that was scheduled for an earlier one is void."""
         self._life = 0
@@ -73,6 +75,7 @@ class Replica:
         except Refusal:
             self.executor.forget(request.id)
             raise
+        self._late.append(request.id)
         self._rouse()
 
     def tell(self, fact: Fact) -> None:
@@ -83,11 +86,13 @@ class Replica:
 
         Steps that are over count; the one that runs is charged as far as it ran.
         """
+        expected = self.executor.expected
         if self._busy:
             self._break_off()
-        for request_id in self.executor.expected:
+        for request_id in expected:
             self.scheduler.cancel(request_id, self._world.now_ns)
-        lost = [(ended, self.executor.last_token_ns(ended.id)) for ended in self.scheduler.take_ended()]
+        ended = {finished.id: finished for finished in self.scheduler.take_ended()}
+        lost = [(ended[request_id], self.executor.last_token_ns(request_id)) for request_id in expected]
         self.executor.clear()
         self.scheduler = Scheduler(self.config)
         self._busy = False
@@ -96,10 +101,13 @@ class Replica:
         return lost
 
     def _break_off(self) -> None:
+        """Of several steps in one plan, the one that runs is planned anew, as of when it began."""
         began_ns = self._planned_ns
         if self.executor.keep_whole_steps():
             began_ns = self.executor.done_ns
             self._commit(self.executor.collect(), began_ns)
+            for request_id in self._late:
+                self.scheduler.cancel(request_id, self._world.now_ns)
             plan = self.scheduler.plan(began_ns)
             if not isinstance(plan, StepPlan):
                 return
@@ -136,7 +144,7 @@ class Replica:
         self._hand_over()
 
     def _submit(self, plan: StepPlan, now_ns: int) -> None:
-        self._planned_ns = now_ns
+        self._planned_ns, self._late = now_ns, []
         self.executor.submit(plan)
         if self._observer is not None:
             self._observer.planned(self.index, plan, now_ns)

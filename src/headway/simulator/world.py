@@ -15,18 +15,38 @@ class World:
     def __init__(self) -> None:
         self.now_ns = 0
         self._heap: list[Event] = []
+        self._asides: list[Event] = []
+        """What happens beside all else: it does not keep the world going."""
         self._num_events = 0
 
     def at(self, time_ns: int, priority: int, action: Callable[..., None], *arguments: Any) -> None:
         """At equal times the smaller priority goes first, then what was asked for first. ValueError for the past."""
+        self._push(self._heap, time_ns, priority, action, arguments)
+
+    def aside(self, time_ns: int, priority: int, action: Callable[..., None], *arguments: Any) -> None:
+        """The same, if anything else is to happen then or later."""
+        self._push(self._asides, time_ns, priority, action, arguments)
+
+    def _push(
+        self, heap: list[Event], time_ns: int, priority: int, action: Callable[..., None], arguments: tuple[Any, ...]
+    ) -> None:
         if time_ns < self.now_ns:
             raise ValueError(f"an event at {time_ns} ns, where it is {self.now_ns} ns already")
-        heappush(self._heap, (time_ns, priority, self._num_events, action, arguments))
+        heappush(heap, (time_ns, priority, self._num_events, action, arguments))
         self._num_events += 1
 
     def run(self, until_ns: int | None = None) -> None:
         """Until nothing is left to happen, or (exclusive) until a time."""
-        heap = self._heap
+        heap, asides = self._heap, self._asides
         while heap and (until_ns is None or heap[0][0] < until_ns):
-            self.now_ns, _, _, action, arguments = heappop(heap)
+            source = asides if asides and asides[0] < heap[0] else heap
+            self.now_ns, _, _, action, arguments = heappop(source)
             action(*arguments)
+
+    def run_aside(self) -> bool:
+        """What happens next aside, though nothing else is to happen. False if there is nothing."""
+        if not self._asides:
+            return False
+        self.now_ns, _, _, action, arguments = heappop(self._asides)
+        action(*arguments)
+        return True
