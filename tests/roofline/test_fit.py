@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -94,12 +95,12 @@ def test_an_engine_that_differs_is_told_from_one_that_does_not() -> None:
 
 
 def test_a_level_that_was_not_seen_is_where_it_is_expected() -> None:
-    """Three drafted tokens make 2.49 a step, whether or not a fit saw any."""
+    """Of runs that may have drafted, some did, whether or not a fit saw any."""
     group = runs(("llama-3.1-8b",))
     tags = [{}] * len(group)
     found = fit(group, tags, served_s(group, unfitted().resolved(tags)))
-    plain, drafted = (found.resolved([tag])["tokens_per_step"][0] for tag in ({}, {"drafts": "3"}))
-    assert drafted / plain == pytest.approx(2.49, rel=0.01)
+    plain, drafted = (found.resolved([tag])["tokens_per_step"][0] for tag in ({}, {"drafts": "unstated"}))
+    assert drafted / plain == pytest.approx(math.exp(0.28), rel=0.01)
 
 
 def test_an_engine_that_launches_one_by_one_is_bound_by_its_host() -> None:

@@ -6,7 +6,6 @@ is predicted from its datasheet and from what all others share.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -34,15 +33,6 @@ class Factor:
     """Where a level's difference is expected, if not at 0."""
 
 
-_ACCEPTED = 0.69
-"""Chance that a drafted token stands if those before it do: 1 + a + a^2 + a^3 = 2.49, InferenceX's figure for three."""
-
-
-def _drafted(tokens: int) -> float:
-    """Logarithm of the tokens that a step makes on the average."""
-    return math.log(sum(_ACCEPTED**place for place in range(tokens + 1)))
-
-
 FACTORS = (
     Factor("engine", (*(name for name in _STEP if name not in _LAUNCHED), "mixing", "chunk_tokens", "request_s"), 0.4),
     Factor("engine", _LAUNCHED, 0.5),
@@ -56,12 +46,12 @@ FACTORS = (
     Factor("engine and mode", _FIRST, 0.7),
     Factor("release", ("request_s", "host_s"), 0.15),
     Factor("speculation", ("tokens_per_step",), 1.0),
-    Factor("drafts", ("tokens_per_step",), 0.2, {str(n): _drafted(n) for n in range(1, 5)} | {"unstated": 0.28}),
+    Factor("drafts", ("tokens_per_step",), 0.2, {"unstated": 0.28}),
 )
 """`launching`: engines that launch kernels one by one, the host then being the slower; `protocol`: who measured;
 `client`: how requests arrived there; `mode`: prompts mixed in, computed apart, or one batch alone; `release`: the
-engine's version; `drafts`: tokens drafted a step, where a third of the runs whose files were read draft some;
-`speculation`: release and mode, where it is not stated.
+engine's version; `drafts`: whether it is unstated if tokens were drafted; a third of InferenceX's runs draft, and three
+drafted make 2.49 a step; `speculation`: release and mode, where that is so.
 """
 Tags = Mapping[str, str]
 """A configuration's level of each factor; what is left out is a level never seen."""

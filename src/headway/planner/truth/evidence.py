@@ -13,7 +13,6 @@ from headway.arithmetic.experts import FloatArray
 from headway.catalog import Catalog
 from headway.planner.truth.measurement import DataError, Measurement
 from headway.planner.truth.readers import DataFile
-from headway.planner.truth.runs import NO_RUNS, Runs, described
 from headway.planner.truth.served import served, tags
 from headway.roofline.fit import fit
 from headway.roofline.pooled import Pooled
@@ -35,8 +34,6 @@ class Evidence:
     served: Served
     tags: tuple[dict[str, str], ...]
     measured_s: FloatArray
-    runs: Runs
-    """What they were described by besides."""
 
     def __len__(self) -> int:
         return len(self.found)
@@ -57,18 +54,18 @@ class Evidence:
         return served_s(self.served.take(rows), pooled.resolved([self.tags[i] for i in rows]))
 
 
-def evidence(files: Sequence[DataFile], catalog: Catalog, runs: Runs = NO_RUNS) -> Evidence:
+def evidence(files: Sequence[DataFile], catalog: Catalog) -> Evidence:
     """Repeats of one batch are one measurement, their median. Raises CatalogError or ShapeError."""
     alike: dict[Measurement, list[float]] = defaultdict(list)
     for file in files:
-        for m in (described(m, runs) for m in file.measurements):
+        for m in file.measurements:
             key = replace(m, where="", value_s=0.0) if m.batch else m
             alike[key].append(m.value_s)
     found = tuple(replace(m, value_s=float(np.median(values))) for m, values in alike.items())
     if not found:
         raise DataError("the data hold no measurement of a known model on a known system")
     seconds = np.array([m.value_s for m in found])
-    return Evidence(found, served(found, catalog), tuple(tags(m, catalog) for m in found), seconds, runs)
+    return Evidence(found, served(found, catalog), tuple(tags(m, catalog) for m in found), seconds)
 
 
 def thinned(found: Sequence[Measurement], rows: Indices) -> Indices:

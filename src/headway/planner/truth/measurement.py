@@ -52,8 +52,6 @@ class Measurement:
     prompt_replicas: int | None = None
     """Of `prefill`, that concurrency is spread over; None: not stated."""
     decode_replicas: int | None = None
-    drafts: int | None = None
-    """Tokens drafted a step; None: not stated."""
     stated: bool = True
     """False: the chip is not stated by the source, and assumed."""
     median_gap: bool = False

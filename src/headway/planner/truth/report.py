@@ -19,9 +19,8 @@ ASSUMPTIONS = (
     "as the row that says the most describes it",
     "a layout that cannot hold the model's weights is taken for a slip and widened to the next power of two that can",
     "GLM-5's node is not stated by its source and taken for eight H200",
-    "whether tokens were drafted is stated by few sources; files of runs (--runs) tell it where all runs that a row "
-    f"can be agree; unstated, runs of {' and '.join(DRAFTS)} have a factor for each release",
-    "d drafted tokens make 1 + a + ... + a^d a step on the average, with a of InferenceX's 2.49 tokens for d = 3",
+    "few sources state whether tokens were drafted (multi-token prediction): for each release, runs of "
+    f"{' and '.join(DRAFTS)} have a factor that is expected at what a third of them drafting three tokens makes",
     "of runs with prompts computed apart whose replicas are not stated, one computes prompts and "
     f"{UNSTATED_REPLICAS} decode, or one of more than {UNSTATED_CHIPS} chips",
     f"an interval is the prediction divided and multiplied by a factor that covered {COVERAGE:.0%} of the errors on "
@@ -41,17 +40,6 @@ class DataSummary:
 
 
 @dataclass(frozen=True, slots=True)
-class RunsSummary:
-    files: int
-    sha256: str
-    may_draft: int
-    """Measurements of models that InferenceX is known to draft with, or that are known to have drafted."""
-    drafts_known: int
-    apart: int
-    replicas_known: int
-
-
-@dataclass(frozen=True, slots=True)
 class Errors:
     kind: str
     tables: tuple[ErrorTable, ...]
@@ -61,7 +49,6 @@ class Errors:
 @dataclass(frozen=True, slots=True)
 class ValidationReport:
     data: tuple[DataSummary, ...]
-    runs: RunsSummary
     measurements: int
     declared_held_out: tuple[str, ...]
     in_sample: Errors
@@ -76,19 +63,6 @@ def summary(file: DataFile) -> DataSummary:
     return DataSummary(file.name, file.sha256, file.rows, file.asked, file.answered, share, len(file.measurements))
 
 
-def runs_summary(e: Evidence) -> RunsSummary:
-    drafting = [m for m in e.found if m.drafts or m.model in DRAFTS]
-    apart = [m for m in e.found if m.apart]
-    return RunsSummary(
-        e.runs.files,
-        e.runs.sha256,
-        len(drafting),
-        sum(m.drafts is not None for m in drafting),
-        len(apart),
-        sum(m.decode_replicas is not None for m in apart),
-    )
-
-
 def validation_report(files: Sequence[DataFile], e: Evidence, held: HeldOut) -> ValidationReport:
     def errors(kind: str) -> Errors:
         predictions = getattr(held, kind)
@@ -96,7 +70,6 @@ def validation_report(files: Sequence[DataFile], e: Evidence, held: HeldOut) -> 
 
     return ValidationReport(
         tuple(summary(file) for file in files),
-        runs_summary(e),
         len(e),
         (*HELD_MODELS, HELD_SYSTEM),
         errors("in_sample"),

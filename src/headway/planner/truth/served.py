@@ -11,7 +11,7 @@ from headway.arithmetic.attends import spans
 from headway.arithmetic.formats import Precision
 from headway.arithmetic.parallelism import Parallelism
 from headway.arithmetic.shape import ModelShape
-from headway.arithmetic.step_shape import StepShape, prefill, rows
+from headway.arithmetic.step_shape import StepShape, decode, prefill
 from headway.arithmetic.work import step_work
 from headway.catalog import Catalog, System
 from headway.planner.truth.configuration import cut, formats, room
@@ -31,8 +31,7 @@ def served(found: Sequence[Measurement], catalog: Catalog) -> Served:
     """In the order of the measurements. Raises CatalogError or ShapeError for what can not be priced."""
     groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
     for i, m in enumerate(found):
-        cuts = m.prefill, m.decode, m.drafts
-        groups[(m.model, m.system, m.engine, m.weights, *cuts, m.batch, m.apart, m.median_gap)].append(i)
+        groups[(m.model, m.system, m.engine, m.weights, m.prefill, m.decode, m.batch, m.apart, m.median_gap)].append(i)
     parts = [_group([found[i] for i in rows], catalog) for rows in groups.values()]
     order = np.argsort([i for rows in groups.values() for i in rows])
     return joined(parts).take(order)
@@ -54,9 +53,8 @@ def _group(found: Sequence[Measurement], catalog: Catalog) -> Served:
     requests = np.maximum(1, np.round(requests / sides[:, 1])).astype(np.int64)
     in_flight = np.minimum(requests, fits).astype(np.int64)
     known, alone, groups = spans(model), first.batch, prompts_cut.data
-    drafts = first.drafts or 0
     steps = (
-        (rows(known, place - 1, 1 + drafts, 1 + drafts).times(in_flight), decode_cut),
+        (decode(known, in_flight, place), decode_cut),
         (prefill(known, prompt, batch=requests if alone else 1), prompts_cut),
         (prefill(known, prompt, batch=requests if alone else groups), prompts_cut),
     )
@@ -104,9 +102,7 @@ def tags(m: Measurement, catalog: Catalog) -> dict[str, str]:
     }
     if m.engine == "other":
         found["launching"] = "one by one"
-    if m.drafts:
-        found["drafts"] = str(m.drafts)
-    elif m.drafts is None and m.model in DRAFTS:
+    if m.model in DRAFTS:
         found["drafts"] = "unstated"
         found["speculation"] = f"{m.release}, {mode}"
     return found

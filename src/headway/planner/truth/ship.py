@@ -16,7 +16,6 @@ from headway.catalog.table import COLUMNS
 from headway.planner.truth.evidence import Evidence
 from headway.planner.truth.held_out import HeldOut, Predictions
 from headway.planner.truth.readers import DataFile
-from headway.planner.truth.runs import Runs
 from headway.planner.truth.tables import error_row
 from headway.roofline.pooled import Tags
 
@@ -72,13 +71,12 @@ def _calibration(
     return Shipped(name, figures)
 
 
-def as_csv(calibrations: Sequence[Shipped], files: Sequence[DataFile], runs: Runs, date: str) -> str:
+def as_csv(calibrations: Sequence[Shipped], files: Sequence[DataFile], date: str) -> str:
     """`date`: of the fit, as 2026-11. The source names the data and their digests."""
     out = io.StringIO(newline="")
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(COLUMNS)
     source = "headway plan fit on " + ", ".join(f"{file.name} (sha256 {file.sha256[:12]})" for file in files)
-    source += f", {runs.files} files of runs (sha256 {runs.sha256[:12]})" if runs.files else ""
     for calibration in calibrations:
         writer.writerows(_rows(calibration, source, date))
     return out.getvalue()
