@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import replace
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headway.cli.simulate import simulate
 from headway.simulator.faults import Fault, Faults, RandomFaults
 from headway.simulator.fleet import FleetConfig
 from headway.simulator.handover import Port
@@ -200,3 +203,51 @@ def test_random_faults_come_from_streams_of_their_own() -> None:
 def test_bad_faults_get_one_line(make, said: str) -> None:
     with pytest.raises(WorkloadError, match=said):
         make()
+
+
+# The command
+
+LOAD = ("--requests", "60", "--rate", "30", "--replicas", "2", "--router", "least-work")
+
+
+def called(*arguments: str):
+    return CliRunner().invoke(simulate, (*LOAD, *arguments))
+
+
+def test_calls_of_a_failed_replica_go_on_and_are_counted() -> None:
+    found = json.loads(called("--fault", "replica=1,at=1,for=0.5", "--json").output)
+    assert (found["finished"], found["output_tokens"]) == (60, 60 * 128)
+    assert found["resent"] > 0
+    assert found["charged_s"] == pytest.approx(found["busy_s"])
+    assert "times a call went on at another replica" in called("--fault", "replica=1,at=1,for=0.5").output
+    assert json.loads(called("--json").output)["resent"] == 0
+
+
+def test_random_failures_follow_the_seed() -> None:
+    arguments = ("--mtbf", "1", "--mttr", "200ms", "--json", "--seed")
+    one, again, other = (json.loads(called(*arguments, seed).output) for seed in "112")
+    assert one == again
+    assert one["resent"] > 0
+    assert one["finished"] == other["finished"] == 60
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--fault", "replica=1"), "it needs at=SECONDS, and replica=N or link=handover"),
+        (("--fault", "at=1"), "it needs at=SECONDS"),
+        (("--fault", "replica=x,at=1"), "replica must be a number, not 'x'"),
+        (("--fault", "replica=7,at=1"), "there are 0 to 1"),
+        (("--fault", "replica=1,at=-1"), "must have a time"),
+        (("--fault", "replica=1,at=nan"), "must have a time"),
+        (("--fault", "link=ethernet,at=1"), "link must be handover"),
+        (("--fault", "link=handover,at=1"), "no pool hands anything over"),
+        (("--fault", "colour=red,at=1"), "is not FIELD=VALUE with one of replica, link, at, for"),
+        (("--mttr", "5"), "--mttr needs --mtbf"),
+        (("--mtbf", "0.5"), "mtbf must be at least 1 s"),
+    ],
+)
+def test_bad_options_get_one_line(arguments: tuple[str, ...], said: str) -> None:
+    result = called(*arguments)
+    assert result.exit_code in (1, 2)
+    assert said in " ".join(result.output.split())

@@ -16,6 +16,7 @@ from headway.cli.quantities import Policy, Seconds
 from headway.cli.replica_options import cut_of, feed_forward_of, replica_options
 from headway.cli.simulate_chart import drawing
 from headway.cli.simulate_checks import FIELDS, check_load, check_replay
+from headway.cli.simulate_faults import fault_options, faults_of, random_faults_of
 from headway.cli.simulate_machine import cost_model, given_options, with_machine
 from headway.cli.simulate_pools import described_fleet, handover_of, pool_options, with_machines
 from headway.cli.sweep_options import check_sweep, sweep_options
@@ -69,6 +70,7 @@ RATE = click.FloatRange(0, 1e9, min_open=True)
 )
 @tier_options
 @pool_options
+@fault_options
 @sweep_options
 @trace_options
 @click.option("--replay", type=click.Path(path_type=Path), help="Check that a step log gives the same plans again.")
@@ -233,6 +235,8 @@ def setup_of(options: dict[str, Any]) -> Setup:
         kv_ttl_s=options["kv_ttl"],
         role=options.get("role", "mixed"),
         handover=handover_of(options, system),
+        faults=faults_of(options),
+        random_faults=random_faults_of(options),
         pools=tuple(setup_of(pool) for pool in options["pools"]),
     )
 

@@ -65,6 +65,8 @@ def show_summary(described: dict[str, Any], summary: Summary, as_json: bool) -> 
         _line("", f"{reason.replace('_', ' ')}, the first: {text}")
     _line("duration", f"{plain(s.duration_s, 's')}, {s.steps:,} steps, busy {s.busy_share:.1%} of the time")
     _line("tokens", f"{s.output_tokens:,} out; {cached}; {s.preemptions:,} preemptions")
+    if s.resent:
+        _line("failures", f"{s.resent:,} times a call went on at another replica")
     click.echo(f"  {'':14} {'mean':>10} {'p50':>10} {'p90':>10} {'p99':>10} {'max':>10}")
     for name, measured in (("queue", s.queue_s), ("TTFT", s.ttft_s), ("TPOT", s.tpot_s), ("ITL", s.itl_s)):
         _quantiles(name, measured)

@@ -44,6 +44,8 @@ class Job:
     promise: Promise | None = None
     """Of its KV, for a replica that decodes."""
     failures: int = 0
+    """In a row, without a token between them."""
+    resent: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,7 @@ class Gateway:
             job.last_token_ns, job.promise = last_token_ns, None
             job.failures = 1 if job.course.tokens_generated > before else job.failures + 1
             if job.failures < MAX_FAILURES:
+                job.resent += 1
                 self._dispatch(job)
             else:
                 self._answer(job, "failed", f"{job.failures} replicas failed in a row before it got another token")
@@ -232,7 +235,7 @@ class Gateway:
         replica = -1 if job.backend is None else job.backend.load.replica
         charges = tuple(course.charges.items())
         receipt = course.receipt(now_ns)
-        record = Record(job.call, replica, course.arrival_ns, now_ns, reason, receipt, refusal, charges)
+        record = Record(job.call, replica, course.arrival_ns, now_ns, reason, receipt, refusal, job.resent, charges)
         self._on_answer(job.client, record)
 
 

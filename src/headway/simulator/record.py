@@ -23,6 +23,8 @@ class Record:
     receipt: Receipt
     refusal: str = ""
     """In the scheduler's words."""
+    resent: int = 0
+    """How often it went on elsewhere because its replica failed."""
     charges: tuple[tuple[int, int], ...] = ()
     """(pool, nanoseconds): its share of steps, by the pool that ran them; none where there is but one pool."""
 

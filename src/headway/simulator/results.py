@@ -125,6 +125,8 @@ class Summary:
     hit_rate: float
     """Share of prompt tokens whose KV was found in the cache."""
     preemptions: int
+    resent: int
+    """Calls that went on elsewhere because their replica failed, as often as that happened."""
     queue_s: Quantiles
     ttft_s: Quantiles
     tpot_s: Quantiles
@@ -173,6 +175,7 @@ class _Totals:
     output: int = 0
     reused: int = 0
     preemptions: int = 0
+    resent: int = 0
     charged_ns: Counter[int] = field(default_factory=Counter)
     """By pool."""
     good: int = 0
@@ -203,6 +206,7 @@ class Results:
         self._first_ns = record.arrival_ns if self._first_ns is None else min(self._first_ns, record.arrival_ns)
         self._last_ns = max(self._last_ns, record.end_ns)
         r, total = record.receipt, self._totals
+        total.resent += record.resent
         for pool, charged_ns in record.charged_ns:
             total.charged_ns[pool] += charged_ns
         if record.refused:
@@ -242,6 +246,7 @@ class Results:
             reused_tokens=total.reused,
             hit_rate=_ratio(total.reused, total.input),
             preemptions=total.preemptions,
+            resent=total.resent,
             queue_s=quantiles(self._queue_ns, 1e-9),
             ttft_s=quantiles(self._ttft_ns, 1e-9),
             tpot_s=tpot_s,

@@ -15,6 +15,7 @@ from headway.catalog import CatalogError, Link
 from headway.roofline import coefficients
 from headway.roofline.split import FEED_FORWARD
 from headway.scheduler.config import ConfigError, SchedulerConfig
+from headway.simulator.faults import Fault, RandomFaults
 from headway.simulator.fleet import Fleet, FleetConfig
 from headway.simulator.handover import Parcel, Port
 from headway.simulator.kv_memory import USABLE, cache_group_blocks
@@ -84,9 +85,11 @@ class Setup:
     """Of a pool. Those that prefill or decode only hand over what one chip's link carries, or `handover`."""
     handover: Link | None = None
     """None: the system's link beyond one scale-up domain."""
+    faults: tuple[Fault, ...] = ()
+    random_faults: RandomFaults | None = None
     pools: tuple[Setup, ...] = ()
-    """Where replicas are unlike: the hardware and policy of each pool. `router`, `block_size`, `max_output_tokens` and
-    `jumps` are then the fleet's, from here. Empty: all replicas are as said here.
+    """Where replicas are unlike: the hardware and policy of each pool. `router`, `block_size`, `max_output_tokens`,
+    `jumps` and faults are then the fleet's, from here. Empty: all replicas are as said here.
     """
 
     @property
@@ -207,7 +210,8 @@ class Setup:
         """Raises what `scheduler_config` and `step_time` raise, WorkloadError for pools that do not go together."""
         context = self.fleet_context
         pools = tuple(p.pool(context) for p in self.all_pools)
-        return FleetConfig(pools, self.router, self.max_output_tokens, self.jumps, self.parcel())
+        limit, parcel = self.max_output_tokens, self.parcel()
+        return FleetConfig(pools, self.router, limit, self.jumps, parcel, self.faults, self.random_faults)
 
 
 def _price(system: System, chips: int) -> Price:
