@@ -25,7 +25,7 @@ from headway.workload.call import Workload, WorkloadError
 from tests.scheduler.drive import Drive, request
 from tests.scheduler.drive import config as real_config
 from tests.simulator.drive import KV_BLOCK_BYTES, PlainTime, config, lone, run
-from tests.simulator.strategies import TIERS, workloads
+from tests.simulator.strategies import SLOW, workloads
 
 AZURE = str(Path(__file__).parents[1] / "data" / "traces" / "azure_conv.csv")
 ROUNDING_US = 1e-3
@@ -63,7 +63,7 @@ def slices(found: list[dict[str, Any]]) -> dict[int, list[dict[str, Any]]]:
 
 
 @settings(max_examples=30, deadline=None)
-@given(workload=workloads(), tiers=st.sampled_from(TIERS))
+@given(workload=workloads(), tiers=st.sampled_from([(), (SLOW,)]))
 def test_events_add_up_to_the_run_and_change_nothing(
     workload: Workload, tiers: tuple[TierMemory, ...], tmp_path_factory
 ) -> None:
@@ -178,20 +178,6 @@ def test_an_error_leaves_no_file_and_an_interrupt_a_whole_one(tmp_path: Path) ->
     assert slices(events(tmp_path / "t.json"))[process(0)]
 
 
-def test_a_full_disk_gets_one_line_and_leaves_no_file(tmp_path: Path) -> None:
-    full = Path("/dev/full").open("wb")  # noqa: SIM115 - the trace closes it
-    with pytest.raises(WorkloadError, match=r"t\.json: No space left on device"):
-        written_to(full, tmp_path / "t.json")
-    assert not list(tmp_path.iterdir())
-
-
-def written_to(disk: Any, path: Path) -> None:
-    with TraceFile(path, 100_000) as file:
-        file._files.append(disk)
-        for _ in range(10_000):
-            file.add(0, {"ph": "X"})
-
-
 def called(*arguments: object) -> Result:
     return CliRunner().invoke(simulate, [str(argument) for argument in arguments])
 
@@ -205,6 +191,19 @@ def test_the_command_writes_it_and_says_when_it_is_cut(tmp_path: Path) -> None:
     result = called("--trace", AZURE, "--requests", 20, "--trace-out", cut, "--trace-limit", 30)
     assert f"{cut}: cut after 30 events, at " in result.stderr
     assert "--trace-limit" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("option", "name"), [("--trace-out", "t.json"), ("--trace-out", "t.json.gz"), ("--out", "t.parquet")]
+)
+@pytest.mark.parametrize("requests", [3, 400])
+def test_a_full_disk_gets_one_line_and_leaves_no_file(tmp_path: Path, option: str, name: str, requests: int) -> None:
+    (tmp_path / f"{name}.part").symlink_to("/dev/full")
+    result = called("--trace", AZURE, "--requests", requests, option, tmp_path / name)
+    assert result.exit_code == 1
+    assert result.output.startswith(f"Error: {tmp_path / name}: ")
+    assert "No space left on device" in result.output
+    assert not list(tmp_path.iterdir())
 
 
 def test_bad_places_get_one_line(tmp_path: Path) -> None:

@@ -1,19 +1,17 @@
-"""The per-request table as a Parquet file, written as the run goes; it appears under its name only when it is whole."""
+"""The per-request table as a Parquet file."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headway.simulator.record import COLUMNS, Cell, Record, row
 from headway.simulator.results import Price
+from headway.simulator.whole_file import WholeFile
 from headway.simulator.work_receipts import WorkReceipts
-from headway.workload.call import WorkloadError
 
 ROWS_A_GROUP = 65_536
 _TEXT = ("id", "session", "reason", "bound")
@@ -28,15 +26,12 @@ def _type(column: str) -> pa.DataType:
 SCHEMA = pa.schema([pa.field(column, _type(column)) for column in COLUMNS])
 
 
-class RecordTable:
-    """A context manager: leaving it with an error other than KeyboardInterrupt leaves no file behind."""
-
+class RecordTable(WholeFile):
     def __init__(self, path: Path, prices: Sequence[Price], receipts: WorkReceipts) -> None:
         """`prices` of a replica of each pool; `receipts` observe the run. Raises WorkloadError if the file cannot be
         made.
         """
-        self._path = path
-        self._part = path.with_name(path.name + ".part")
+        super().__init__(path)
         self._power_w = [price.power_w for price in prices]
         self._usd_per_s = [price.usd_per_s for price in prices]
         self._receipts = receipts
@@ -44,15 +39,17 @@ class RecordTable:
         try:
             self._writer = pq.ParquetWriter(self._part, SCHEMA)
         except OSError as error:
-            raise WorkloadError(f"{path}: {error.strerror or error}") from None
-
-    def __enter__(self) -> RecordTable:
-        return self
+            self._discard()
+            raise self._unwritable(error) from None
 
     def add(self, record: Record) -> None:
+        """Raises WorkloadError if it cannot be written."""
         self._rows.append(row(record, self._power_w, self._usd_per_s, self._receipts.take(record.call.id)))
         if len(self._rows) >= ROWS_A_GROUP:
-            self._flush()
+            try:
+                self._flush()
+            except OSError as error:
+                raise self._unwritable(error) from None
 
     def _flush(self) -> None:
         if self._rows:
@@ -61,15 +58,9 @@ class RecordTable:
             self._writer.write_table(pa.Table.from_arrays(arrays, schema=SCHEMA))
             self._rows = []
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        keep = kind is None or issubclass(kind, KeyboardInterrupt)
-        if keep:
-            self._flush()
-        self._writer.close()
-        if keep:
-            self._part.replace(self._path)
-        else:
-            with suppress(OSError):
-                self._part.unlink()
+    def _close(self, whole: bool) -> None:
+        try:
+            if whole:
+                self._flush()
+        finally:
+            self._writer.close()

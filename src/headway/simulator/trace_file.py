@@ -1,34 +1,30 @@
 """A file of trace events (the JSON form that Perfetto and chrome://tracing read), written as they come.
 
-It appears under its name only when it is whole. Format: "Trace Event Format" of the Chromium project.
+Format: "Trace Event Format" of the Chromium project.
 """
 
 from __future__ import annotations
 
 import gzip
-from contextlib import suppress
+from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any
 
 import msgspec
 
-from headway.workload.call import WorkloadError
+from headway.simulator.whole_file import WholeFile
 
 Event = dict[str, Any]
 _encoder = msgspec.json.Encoder()
 
 
-class TraceFile:
-    """A context manager: leaving it with an error other than KeyboardInterrupt leaves no file behind."""
-
+class TraceFile(WholeFile):
     def __init__(self, path: Path, limit: int) -> None:
         """At most `limit` events, names of tracks not counted. A name in .gz is compressed. Raises WorkloadError, as
         do all methods, if the file cannot be written.
         """
-        self._path = path
+        super().__init__(path)
         self._limit = limit
-        self._part = path.with_name(path.name + ".part")
         self.num_events = 0
         self.cut_ns: int | None = None
         """When the first of the events that found no room was handed in."""
@@ -41,9 +37,6 @@ class TraceFile:
             self._files.append(gzip.GzipFile("", "wb", 6, self._files[0], mtime=0))  # type: ignore[arg-type]
         self._separator = b""
         self._write(b'{"displayTimeUnit":"ns","traceEvents":[')
-
-    def __enter__(self) -> TraceFile:
-        return self
 
     def add(self, now_ns: int, *events: Event) -> None:
         """All of them, or none where there is no room for all; then nor for any that come later."""
@@ -68,34 +61,12 @@ class TraceFile:
         except OSError as error:
             raise self._unwritable(error) from None
 
-    def _unwritable(self, error: OSError) -> WorkloadError:
-        return WorkloadError(f"{self._path}: {error.strerror or error}")
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        whole = False
+    def _close(self, whole: bool) -> None:
         try:
-            if kind is None or issubclass(kind, KeyboardInterrupt):
-                self._finish()
-                whole = True
+            if whole:
+                cut = {} if self.cut_ns is None else {"cut_at_s": self.cut_ns / 1e9}
+                self._write(b'\n],"otherData":' + _encoder.encode({"events": self.num_events} | cut) + b"}\n")
         finally:
-            if not whole:
-                self._discard()
-
-    def _finish(self) -> None:
-        cut = {} if self.cut_ns is None else {"cut_at_s": self.cut_ns / 1e9}
-        self._write(b'\n],"otherData":' + _encoder.encode({"events": self.num_events} | cut) + b"}\n")
-        try:
-            for file in reversed(self._files):
-                file.close()
-            self._part.replace(self._path)
-        except OSError as error:
-            raise self._unwritable(error) from None
-
-    def _discard(self) -> None:
-        for file in reversed(self._files):
-            with suppress(OSError):
-                file.close()
-        with suppress(OSError):
-            self._part.unlink()
+            with ExitStack() as closing:
+                for file in self._files:
+                    closing.callback(file.close)
