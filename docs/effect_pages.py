@@ -87,7 +87,9 @@ def _axis(named: tuple[str, str], log: bool) -> Row:
 
 def _colour(key: str, names: list[str], *, legend: bool = True) -> Row:
     scale = {"domain": names, "range": [COLOURS[i % len(COLOURS)] for i in range(len(names))]}
-    shown = {"legend": {"title": None, "orient": "bottom", "columns": 2}} if legend else {"legend": None}
+    shown = (
+        {"legend": {"title": None, "orient": "bottom", "columns": 2, "labelLimit": 300}} if legend else {"legend": None}
+    )
     return category(key, None, scale=scale, **shown)
 
 
@@ -105,9 +107,10 @@ def filled(page: str, effect: Effect) -> str:
 
 
 def drawn(effect: Effect) -> str:
-    """SVG."""
-    spec = {"$schema": SCHEMA, "hconcat": list(effect.panels), "resolve": {"scale": {"color": "shared"}}}
-    return svg(spec)
+    """SVG. Panels whose colours mean the same have one legend."""
+    meanings = {str(panel["encoding"]["color"]) for panel in effect.panels if "color" in panel["encoding"]}
+    scales = {"color": "shared" if len(meanings) < 2 else "independent"}
+    return svg({"$schema": SCHEMA, "hconcat": list(effect.panels), "resolve": {"scale": scales}})
 
 
 def write(name: str, effect: Effect, check: bool = False) -> bool:

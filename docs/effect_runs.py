@@ -45,6 +45,7 @@ def figures(s: Summary) -> Row:
         "tokens_per_s": s.output_tokens_per_s,
         "tokens_per_s_per_chip": s.output_tokens_per_s_per_chip,
         "interactivity": s.interactivity_tokens_per_s,
+        "ttft_mean_s": s.ttft_s.mean,
         "ttft_p50_s": s.ttft_s.p50,
         "ttft_p99_s": s.ttft_s.p99,
         "tpot_p50_s": s.tpot_s.p50,

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from effect_pages import Column, Effect, Row, line
-from effect_runs import MS, SPEED, TTFT, TTFT99, at, figures, in_batch, setup, swept, with_mean
+from effect_runs import MS, SPEED, TTFT, TTFT99, at, catalog, figures, in_batch, setup, swept, with_mean
 
 from headway.arithmetic.cache import kv_bytes
 from headway.arithmetic.formats import Precision, precision
@@ -16,6 +16,7 @@ from headway.arithmetic.parallelism import Parallelism, weight_bytes
 from headway.catalog import System
 from headway.simulator.results import Slo
 from headway.simulator.simulation import HOST_GAP_S, simulate
+from headway.simulator.split_time import FeedForwardSide
 from headway.workload.lengths import Fixed
 from headway.workload.synthetic import Synthetic
 
@@ -244,6 +245,54 @@ def sram(size: float = 1.0) -> Effect:
             "faster": lpu["interactivity"] / gpu["interactivity"],
             "than_wide": lpu["interactivity"] / wide["interactivity"],
             "less": full["1 x H100"] / full["32 x LP30"],
+        },
+    )
+
+
+# Attention and feed-forward on different chips
+
+SPLITS = {
+    "8 x B200": (Parallelism(tensor=8), None, 0),
+    "16 x B200": (Parallelism(tensor=16), None, 0),
+    "8 x B200, feed-forward on 8 more": (Parallelism(data=8), "hgx-b200", 8),
+    "8 x B200, feed-forward on 256 x LP30": (Parallelism(data=8), "lpx-256", 256),
+}
+
+
+def _split(v: Any, size: float) -> Row:
+    requests = max(8, round(3 * v["users"] * size))
+    work = Synthetic(requests, Fixed(4000), Fixed(500), concurrency=v["users"], jitter_s=1)
+    cut, other, chips = SPLITS[v["chips"]]
+    side = None if other is None else FeedForwardSide(catalog().system(other), chips)
+    config = setup("llama-3.1-70b", "hgx-b200", cut=cut, feed_forward=side, precision=precision("fp8", "bf16"))
+    # Where a step is cut by tensors its all-reduces take hops, which the floor leaves out; between sides they are in.
+    hops_s = 0.0 if side else 2 * len(config.model.layers) * HOP_S
+    s = simulate(replace(config, host_gap_s=HOST_GAP_S + hops_s), work.workload(0))
+    return figures(s) | {"bound": max(s.bound_share, key=lambda name: s.bound_share[name]).replace("_", " ")}
+
+
+def split(size: float = 1.0) -> Effect:
+    rows = swept({"chips": list(SPLITS), "users": [1, 8, 32, 128, 512]}, _split, size)
+    whole, _, gpus, lpus = (at(rows, chips=name, users=512) for name in SPLITS)
+    return Effect(
+        rows,
+        (
+            Column("chips", "chips"),
+            Column("users", "users", ",d"),
+            Column("interactivity", "tokens/s a user", ",.0f"),
+            SPEED,
+            Column("tokens_per_s_per_chip", "tokens/s a chip", ",.0f"),
+            Column("bound", "most of the time bound by"),
+        ),
+        [
+            line(rows, FRONTIER[0], ("tokens_per_s", "tokens/s"), "chips", log_x=True, log_y=True),
+            line(rows, *FRONTIER, "chips", log_x=True, log_y=True),
+        ],
+        {
+            "total": lpus["tokens_per_s"] / whole["tokens_per_s"],
+            "gpus": gpus["tokens_per_s"] / whole["tokens_per_s"],
+            "each": gpus["tokens_per_s_per_chip"] / whole["tokens_per_s_per_chip"],
+            "alone": rows[-5]["interactivity"] / rows[0]["interactivity"],
         },
     )
 

@@ -10,13 +10,28 @@ import sys
 from collections.abc import Callable
 
 import effect_pages as pages
-from effect_fleets import routing
+from effect_fleets import failure, pools, routing
+from effect_kv import retention, tiers
 from effect_pages import Effect
-from effect_steps import batching, chunking, frontier, overload, preemption, reservation, sram
+from effect_steps import batching, chunking, frontier, overload, preemption, reservation, split, sram
 
 EFFECTS: dict[str, Callable[[float], Effect]] = {
     effect.__name__: effect
-    for effect in (batching, reservation, chunking, frontier, routing, sram, overload, preemption)
+    for effect in (
+        batching,
+        reservation,
+        chunking,
+        frontier,
+        routing,
+        pools,
+        failure,
+        sram,
+        split,
+        overload,
+        preemption,
+        tiers,
+        retention,
+    )
 }
 
 

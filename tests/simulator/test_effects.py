@@ -22,7 +22,9 @@ def _effects() -> ModuleType:
 
 
 EFFECTS = _effects()
+FLEETS = importlib.import_module("effect_fleets")
 Row = dict[str, Any]
+FIRST, LPUS = "8 x B200", "8 x B200, feed-forward on 256 x LP30"
 
 
 def column(rows: list[Row], key: str, **where: Any) -> list[Any]:
@@ -103,6 +105,55 @@ def test_affinity_finds_a_sessions_prefix_and_a_prefix_router_anyones() -> None:
     assert agents["session"] > agents["round-robin"] + 0.05
     assert agents["prefix"] > agents["round-robin"] + 0.05
     assert prompts["prefix"] > 1.2 * max(prompts["session"], prompts["round-robin"])
+
+
+def test_tiers_save_computing_and_the_first_saves_most() -> None:
+    rows = run("tiers", 0.15)
+    computed = column(rows, "computed")
+    assert computed == sorted(computed, reverse=True)
+    assert computed[-1] < 0.95 * computed[0]
+    assert rows[0]["loaded"] == 0 < rows[-1]["loaded"]
+
+
+def test_the_longer_kv_stays_the_more_is_found_and_held() -> None:
+    rows = run("retention", 0.15)
+    for agents in ("coding_agent", "tracelab"):
+        for key in ("found", "held"):
+            values = column(rows, key, agents=agents)[:-1]
+            assert values == sorted(values)
+    assert column(rows, "found", agents="coding_agent", ttl="5 min")[0] == pytest.approx(0.941, abs=0.03)
+    assert column(rows, "found", agents="coding_agent", ttl="1 h")[0] == pytest.approx(0.996, abs=0.015)
+    costs = column(rows, "usd", agents="coding_agent")[:-1]
+    assert 0 < costs.index(min(costs)) < 4
+
+
+def test_a_split_replica_is_for_many_users() -> None:
+    rows = run("split", 0.25)
+    whole, lpus = (column(rows, "tokens_per_s", chips=name) for name in (FIRST, LPUS))
+    assert whole[0] > lpus[0]
+    assert whole[-1] < lpus[-1]
+
+
+def test_small_fleets_and_slow_links_are_not_for_pools() -> None:
+    def share(lengths: str, replicas: int, fleet: str, rate: float, seconds: float) -> float:
+        at = {"lengths": lengths, "replicas": replicas, "fleet": fleet}
+        return float(FLEETS.fleet_at_rate(at, rate * replicas, seconds).goodput_share)
+
+    long, short = FLEETS.LENGTHS
+    assert share(short, 2, "mixed", 12, 15) > 0.9
+    assert share(short, 2, "split, 50 GB/s", 12, 15) < 0.5
+    assert share(short, 8, "split, 50 GB/s", 12, 8) > 0.9
+    assert share(long, 8, "split, 50 GB/s", 3, 8) > 0.9
+    assert share(long, 8, "split, 1.25 GB/s", 3, 4) < 0.1
+
+
+def test_a_failure_is_felt_where_the_rest_cannot_carry_the_load() -> None:
+    calm, spared, felt = (
+        FLEETS.around_failure({"rate": rate, "fails": fails}, 0.5)
+        for rate, fails in ((60, False), (40, True), (60, True))
+    )
+    assert max(calm["ttft_p99_s"], spared["ttft_p99_s"]) < 0.5 < 1 < felt["ttft_p99_s"]
+    assert felt["computed"] > calm["computed"]
 
 
 def test_every_effect_has_its_page_and_chart() -> None:
