@@ -9,12 +9,14 @@ import pytest
 from headway.scheduler.request import Request
 from headway.simulator.block_keys import BlockKeys
 from headway.simulator.executor import ModelledExecutor
+from headway.simulator.fleet import FleetConfig
+from headway.simulator.pools import Pool
 from headway.simulator.results import PoolUse, Price, Quantiles, Results, Slo, quantiles
 from headway.simulator.router import Load, PrefixAware, Router, SessionAffinity, make_router
 from headway.simulator.token_gaps import TokenGaps
 from headway.workload.call import Call, Workload, WorkloadError
 
-from .drive import MS, Outcome, PlainTime, config, lone, run
+from .drive import MS, Outcome, PlainTime, config, lone, run, run_fleet
 
 FLAT = PlainTime(token_ns=0, attended_ns=0, gap_ns=0)
 """Every step takes a millisecond."""
@@ -264,3 +266,20 @@ def test_the_next_turn_finds_the_answer_that_it_goes_on_from(second: tuple[int, 
     ]
     records = run(Workload("turns", [calls], hash_block_size=4), time=FLAT).records
     assert records[1].receipt.tokens_reused == reused
+
+
+def test_clients_at_a_distance_see_the_way() -> None:
+    """A session of two calls, each of three steps, over 40 ms there and back."""
+    calls = [Call("a", 4, 3, "s"), Call("b", 4, 3, "s", arrival_s=None, gap_s=0.1)]
+    pool = Pool(1, config(), FLAT)
+    first, second = run_fleet(Workload("far", [calls]), FleetConfig((pool,), round_trip_s=0.04)).records
+    assert (first.arrival_ns, first.ttft_ns, first.end_ns) == (0, 41 * MS, 43 * MS)
+    assert (first.receipt.ttft_ns, first.receipt.decode_ns) == (MS, 2 * MS), "what the fleet sees"
+    assert (second.arrival_ns, second.e2e_ns) == (143 * MS, 43 * MS), "the client waits for the answer to arrive"
+
+
+def test_a_closed_loop_waits_for_the_way() -> None:
+    sessions = [(Call(str(i), 4, 3),) for i in range(10)]
+    far = FleetConfig((Pool(1, config(), FLAT),), round_trip_s=0.04)
+    records = run_fleet(Workload("closed", sessions, concurrency=2), far).records
+    assert max(r.end_ns for r in records) == 5 * 43 * MS

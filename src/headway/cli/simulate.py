@@ -69,6 +69,7 @@ RATE = click.FloatRange(0, 1e9, min_open=True)
     "--out", type=click.Path(path_type=Path, dir_okay=False), help="Per-request table, Parquet; a sweep's JSON lines."
 )
 @tier_options
+@click.option("--round-trip", type=Seconds(), help="Clients at a distance: there and back; Seoul to Oregon: 137ms.")
 @pool_options
 @fault_options
 @sweep_options
@@ -235,6 +236,7 @@ def setup_of(options: dict[str, Any]) -> Setup:
         kv_ttl_s=options["kv_ttl"],
         role=options.get("role", "mixed"),
         handover=handover_of(options, system),
+        round_trip_s=options["round_trip"] or 0.0,
         faults=faults_of(options),
         random_faults=random_faults_of(options),
         pools=tuple(setup_of(pool) for pool in options["pools"]),

@@ -33,7 +33,7 @@ class Samples:
         if not record.refused:
             r = record.receipt
             tpot_ns = r.tpot_ns if r.tokens_generated > 1 else np.nan
-            self._numbers.extend((record.arrival_ns, r.queue_ns, r.ttft_ns, tpot_ns, record.e2e_ns))
+            self._numbers.extend((record.arrival_ns, r.queue_ns, record.ttft_ns, tpot_ns, record.e2e_ns))
 
     def columns_s(self) -> tuple[Floats, ...]:
         """[calls] each, in seconds: arrival, queue, TTFT, TPOT (NaN: less than two tokens), end to end."""

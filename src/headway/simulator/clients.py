@@ -31,20 +31,38 @@ class Client:
 class Clients:
     """Open loop: sessions begin at their own times. Closed loop: as many as `concurrency` are in progress."""
 
-    def __init__(self, world: World, workload: Workload, block_size: int, ask: Callable[[Client, Call], None]) -> None:
-        """Raises WorkloadError if blocks of the trace and of the fleet do not divide each other."""
+    def __init__(
+        self,
+        world: World,
+        workload: Workload,
+        block_size: int,
+        ask: Callable[[Client, Call], None],
+        way_ns: int = 0,
+    ) -> None:
+        """`way_ns`: from a client to the fleet, and back again.
+
+        Raises WorkloadError if blocks of the trace and of the fleet do not divide each other.
+        """
         BlockKeys(block_size, workload.hash_block_size)
         self._world = world
         self._workload = workload
         self._block_size = block_size
         self._ask = ask
+        self._way_ns = way_ns
         self._sessions: Iterator[Session] = iter(workload.sessions)
 
     def begin(self) -> None:
         for _ in range(self._workload.concurrency or 1):
             self._next_session()
 
-    def answered(self, client: Client, call: Call) -> None:
+    def sent_back(self, client: Client, call: Call) -> None:
+        """The answer's last token leaves the fleet."""
+        if self._way_ns:
+            self._world.at(self._world.now_ns + self._way_ns, ARRIVAL, self._answered, client, call)
+        else:
+            self._answered(client, call)
+
+    def _answered(self, client: Client, call: Call) -> None:
         """After a call's end: those of the session that waited for it; in closed loop, the next session."""
         now_ns = self._world.now_ns
         for number in client.progress.ended(client.asked.pop(call.id)):
@@ -73,7 +91,10 @@ class Clients:
     def _call(self, client: Client, number: int) -> None:
         call = client.calls[number]
         client.asked[call.id] = number
-        self._ask(client, call)
+        if self._way_ns:
+            self._world.at(self._world.now_ns + self._way_ns, ARRIVAL, self._ask, client, call)
+        else:
+            self._ask(client, call)
         following = client.calls[number + 1] if number + 1 < len(client.calls) else None
         if following is not None and following.arrival_s is not None:
             at_ns = max(_ns(following.arrival_s), self._world.now_ns)

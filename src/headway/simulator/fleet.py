@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headway.simulator.clients import Client, Clients
 from headway.simulator.faults import Fault, Faults, RandomFaults, What
@@ -32,6 +32,8 @@ class FleetConfig:
     """Off: every step is planned. The results are the same, later."""
     parcel: Parcel | None = None
     """What is handed over, where pools prefill or decode only."""
+    round_trip_s: float = 0.0
+    """Between clients and the fleet."""
     faults: tuple[Fault, ...] = ()
     random_faults: RandomFaults | None = None
 
@@ -66,6 +68,7 @@ class Fleet:
         self.config = config
         self.world = World()
         self._on_record = on_record
+        self._way_ns = round(config.round_trip_s / 2 * 1e9)
         loads = _loads(config)
         self._tier_links = [self._links(config.pools[load.pool]) for load in loads]
         self.backends = [self._backend(load, observer) for load in loads]
@@ -121,7 +124,7 @@ class Fleet:
         """To the end of the workload. Raises WorkloadError for a bad one; then, and on KeyboardInterrupt, what was
         recorded so far stays good.
         """
-        self._clients = Clients(self.world, workload, self.config.block_size, self._gateway.ask)
+        self._clients = Clients(self.world, workload, self.config.block_size, self._gateway.ask, self._way_ns)
         self._clients.begin()
         self._plan_faults()
         self.world.run()
@@ -154,8 +157,12 @@ class Fleet:
             backend.end.recover()
 
     def _answered(self, client: Client, record: Record) -> None:
+        way_ns = self._way_ns
+        if way_ns:
+            begin_ns, end_ns = record.arrival_ns - way_ns, record.end_ns + way_ns
+            record = replace(record, arrival_ns=begin_ns, end_ns=end_ns, way_ns=way_ns)
         self._on_record(record)
-        self._clients.answered(client, record.call)
+        self._clients.sent_back(client, record.call)
 
 
 def _loads(config: FleetConfig) -> list[Load]:

@@ -235,7 +235,7 @@ class Gateway:
         replica = -1 if job.backend is None else job.backend.load.replica
         charges = tuple(course.charges.items())
         receipt = course.receipt(now_ns)
-        record = Record(job.call, replica, course.arrival_ns, now_ns, reason, receipt, refusal, job.resent, charges)
+        record = Record(job.call, replica, course.arrival_ns, now_ns, reason, receipt, refusal, 0, job.resent, charges)
         self._on_answer(job.client, record)
 
 

@@ -12,7 +12,7 @@ from headway.workload.call import Call
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Times in nanoseconds from the start of the run."""
+    """Times in nanoseconds from the start of the run, at the client. The receipt is the fleet's view."""
 
     call: Call
     replica: int
@@ -23,6 +23,8 @@ class Record:
     receipt: Receipt
     refusal: str = ""
     """In the scheduler's words."""
+    way_ns: int = 0
+    """From the client to the fleet, and from there to the client."""
     resent: int = 0
     """How often it went on elsewhere because its replica failed."""
     charges: tuple[tuple[int, int], ...] = ()
@@ -40,6 +42,10 @@ class Record:
     @property
     def refused(self) -> bool:
         return self.reason not in ("stop", "length")
+
+    @property
+    def ttft_ns(self) -> int:
+        return self.receipt.ttft_ns + 2 * self.way_ns
 
     @property
     def e2e_ns(self) -> int:
@@ -69,6 +75,7 @@ COLUMNS = (
     "ttft_s",
     "tpot_s",
     "e2e_s",
+    "network_s",
     "input_tokens",
     "output_tokens",
     "reused_tokens",
@@ -102,9 +109,10 @@ def row(
         r.queue_ns / 1e9,
         r.prefill_ns / 1e9,
         r.decode_ns / 1e9,
-        r.ttft_ns / 1e9,
+        record.ttft_ns / 1e9,
         r.tpot_ns / 1e9,
         record.e2e_ns / 1e9,
+        2 * record.way_ns / 1e9,
         call.num_input_tokens,
         r.tokens_generated,
         r.tokens_reused,

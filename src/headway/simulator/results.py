@@ -26,7 +26,7 @@ class Slo:
         r = record.receipt
         return (
             record.ok
-            and (self.ttft_s is None or r.ttft_ns <= self.ttft_s * 1e9)
+            and (self.ttft_s is None or record.ttft_ns <= self.ttft_s * 1e9)
             and (self.tpot_s is None or r.tpot_ns <= self.tpot_s * 1e9)
             and (self.e2e_s is None or record.e2e_ns <= self.e2e_s * 1e9)
         )
@@ -213,7 +213,7 @@ class Results:
             self._refusals.setdefault(record.reason, record.refusal)
             return
         self._queue_ns.append(r.queue_ns)
-        self._ttft_ns.append(r.ttft_ns)
+        self._ttft_ns.append(record.ttft_ns)
         self._e2e_ns.append(record.e2e_ns)
         if r.tokens_generated > 1:
             self._tpot_ns.append(r.tpot_ns)

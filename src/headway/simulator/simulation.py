@@ -85,11 +85,13 @@ class Setup:
     """Of a pool. Those that prefill or decode only hand over what one chip's link carries, or `handover`."""
     handover: Link | None = None
     """None: the system's link beyond one scale-up domain."""
+    round_trip_s: float = 0.0
+    """Between clients and the fleet."""
     faults: tuple[Fault, ...] = ()
     random_faults: RandomFaults | None = None
     pools: tuple[Setup, ...] = ()
     """Where replicas are unlike: the hardware and policy of each pool. `router`, `block_size`, `max_output_tokens`,
-    `jumps` and faults are then the fleet's, from here. Empty: all replicas are as said here.
+    `jumps`, `round_trip_s` and faults are then the fleet's, from here. Empty: all replicas are as said here.
     """
 
     @property
@@ -211,7 +213,8 @@ class Setup:
         context = self.fleet_context
         pools = tuple(p.pool(context) for p in self.all_pools)
         limit, parcel = self.max_output_tokens, self.parcel()
-        return FleetConfig(pools, self.router, limit, self.jumps, parcel, self.faults, self.random_faults)
+        way_s, faults = self.round_trip_s, self.faults
+        return FleetConfig(pools, self.router, limit, self.jumps, parcel, way_s, faults, self.random_faults)
 
 
 def _price(system: System, chips: int) -> Price:

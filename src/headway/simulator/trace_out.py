@@ -69,7 +69,8 @@ class TraceOut:
         if record.refused:
             args["refusal"] = record.refusal
         known = {name: value for name, value in args.items() if value is not None}
-        self.request(record.replica, call.id, record.arrival_ns, record.end_ns, record.reason, record.receipt, known)
+        begin_ns, end_ns = record.arrival_ns + record.way_ns, record.end_ns - record.way_ns
+        self.request(record.replica, call.id, begin_ns, end_ns, record.reason, record.receipt, known)
 
     def request(
         self, replica: int, id: str, arrival_ns: int, end_ns: int, reason: str, receipt: Receipt, args: dict[str, Any]
