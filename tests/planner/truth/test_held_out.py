@@ -93,7 +93,6 @@ def test_whoever_knows_the_truth_regrets_nothing() -> None:
     knowing = regret(e, Predictions(e.measured_s, np.full(len(e), 2.0)))
     assert knowing is not None
     assert (knowing.median, knowing.mean, knowing.missed, knowing.within_tenth) == (0, 0, 0, 1)
-    assert knowing.lenient_median < 0.1  # It may pick what misses by a hair.
     reversed_s = 1 / e.measured_s
     misled = regret(e, Predictions(reversed_s, np.full(len(e), 2.0)))
     assert misled is not None

@@ -98,8 +98,6 @@ class Regret:
     """Share of groups whose pick is within 10% of the measured best."""
     missed: float
     """Share of groups whose pick is measured to miss the SLO by more than 10%; their regret is taken as 100%."""
-    lenient_median: float
-    """Of picks that may be predicted to miss the SLO by half of what a measured one may."""
     random_median: float
     """Of a configuration drawn among those measured, for comparison: the median of the expected regrets."""
 
@@ -112,7 +110,7 @@ def regret(e: Evidence, p: Predictions) -> Regret | None:
     for i, m in enumerate(e.found):
         if m.metric == "tpot" and not m.apart and not m.batch and np.isfinite(p.predicted_s[i]):
             groups[(m.model, m.system, m.engine, m.weights, m.prompt_tokens, m.output_tokens)].append(i)
-    regrets, lenient, chances, misses = [], [], [], 0
+    regrets, chances, misses = [], [], 0
     for rows in groups.values():
         chips = np.array([e.found[i].decode.tensor * e.found[i].decode.data for i in rows], np.float64)
         users = np.array([e.found[i].concurrency for i in rows], np.float64)
@@ -122,9 +120,9 @@ def regret(e: Evidence, p: Predictions) -> Regret | None:
         for share in SLO_QUANTILES:
             slo = _between(real, share)
             each, missed = _regrets(real, real * users / chips, slo)
-            pick, bolder = (_pick(guess, users / chips, slo * met) for met in (1, 1 - MISSED / 2))
+            promised = np.where(guess >= slo, guess * users / chips, guess / slo * 1e-9)
+            pick = int(np.argmax(promised))
             regrets.append(each[pick])
-            lenient.append(each[bolder])
             chances.append(float(each.mean()))
             misses += bool(missed[pick])
     if not regrets:
@@ -136,14 +134,8 @@ def regret(e: Evidence, p: Predictions) -> Regret | None:
         float(gone.mean()),
         float((gone <= MISSED).mean()),
         misses / len(gone),
-        float(np.median(lenient)),
         float(np.median(chances)),
     )
-
-
-def _pick(speed: FloatArray, users_per_chip: FloatArray, slo: float) -> int:
-    """The most tokens a chip of those that meet the SLO; the fastest, if none does."""
-    return int(np.argmax(np.where(speed >= slo, speed * users_per_chip, speed / slo * 1e-9)))
 
 
 def _between(speeds: FloatArray, share: float) -> float:
