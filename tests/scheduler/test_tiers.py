@@ -153,6 +153,14 @@ def test_what_is_computed_sooner_is_not_loaded(token_ns: int | None, loads: bool
     assert (serve(d, "b", PROMPT) == 24) is loads
 
 
+def test_a_tier_smaller_than_a_sequence_keeps_its_head_and_copying_ends() -> None:
+    d = drive(Tier("dram", 5), Tier("ssd", 40), num_blocks=8)
+    serve(d, "a", PROMPT)
+    assert sum(len(save.keys) for save in saves(d) if save.tier == "dram") == 5
+    forget(d)
+    assert serve(d, "b", PROMPT) == 5 * 4
+
+
 def test_copies_are_bounded() -> None:
     """Copies that never end take a share of the device and no more, and requests go on."""
     d = drive(Tier("dram", 500), num_blocks=80)

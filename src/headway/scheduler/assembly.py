@@ -103,8 +103,8 @@ class Assembly:
         return max(1, min(to_limit, to_border))
 
     def _may_find_blocks_late(self) -> bool:
-        """Not where an eviction could matter at once: to transfers that are under way, or to one who waits and would load
-        what has gone.
+        """Not where an eviction could matter at once: to transfers that are under way, or to one who waits and would
+        load what has gone.
         """
         if not self.transfers.is_idle or (self.transfers.may_start and self.queue.num_requests):
             return False

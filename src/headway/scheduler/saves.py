@@ -37,8 +37,8 @@ class Saves:
         self._new: list[Save] = []
         self._under_way: set[tuple[str, bytes]] = set()
         self._device_blocks = 0
-        self._left_over: deque[Sequence[bytes]] = deque(maxlen=MAX_SAVES)
-        """Keys of sequences that are not all in the nearest tier; nothing holds their blocks."""
+        self._left_over: deque[tuple[Sequence[bytes], Sequence[bytes]]] = deque(maxlen=MAX_SAVES)
+        """Keys still to be copied from the device, and all keys of their sequence. Nothing holds their blocks."""
 
     @property
     def has_new(self) -> bool:
@@ -60,7 +60,8 @@ class Saves:
         if self._tiers.nearest is None or not self._cache.can_reuse:
             return
         self._tiers.used(keys)
-        self._from_device(keys)
+        most = self._tiers.pools[self._tiers.nearest].num_blocks  # more would push out its own head
+        self._from_device(keys[:most], keys)
         for upper, lower in self._tiers.below.items():
             self._from_tier(upper, lower, keys, keys)
 
@@ -79,7 +80,7 @@ class Saves:
         self._let_go(copy)
         self._tiers.used(copy.sequence_keys)
         for _ in range(len(self._left_over)):
-            self._from_device(self._left_over.popleft())
+            self._from_device(*self._left_over.popleft())
         lower = self._tiers.below.get(save.tier)
         if lower is not None:
             self._from_tier(save.tier, lower, save.keys, copy.sequence_keys)
@@ -94,7 +95,8 @@ class Saves:
         else:
             self._tiers.release(save.source, sources[0])
 
-    def _from_device(self, keys: Sequence[bytes]) -> None:
+    def _from_device(self, keys: Sequence[bytes], sequence_keys: Sequence[bytes]) -> None:
+        """What is left over is tried later, and each key once only: somebody else's blocks may push out its own."""
         tier = self._tiers.nearest
         if tier is None:
             return
@@ -102,10 +104,12 @@ class Saves:
         room = max(0, self._cache.pools[0].num_blocks // DEVICE_SHARE - self._device_blocks)
         now = self._fitting(tier, missing[:room])
         if missing[room:]:
-            self._left_over.append(keys)
+            self._left_over.append((missing[room:], sequence_keys))
         if now:
             self._device_blocks += len(now)
-            self._begin(DEVICE, tuple(ints(*pool.hold_keys(now)) for pool in self._cache.pools), tier, now, keys)
+            self._begin(
+                DEVICE, tuple(ints(*pool.hold_keys(now)) for pool in self._cache.pools), tier, now, sequence_keys
+            )
 
     def _from_tier(self, source: str, tier: str, keys: Sequence[bytes], sequence_keys: Sequence[bytes]) -> None:
         pool = self._tiers.pools[source]
