@@ -19,6 +19,7 @@ from headway.cli.simulate_checks import FIELDS, check_load, check_replay
 from headway.cli.simulate_faults import fault_options, faults_of, random_faults_of
 from headway.cli.simulate_machine import cost_model, given_options, with_machine
 from headway.cli.simulate_pools import described_fleet, handover_of, pool_options, with_machines
+from headway.cli.simulate_regions import region_options, regions_of
 from headway.cli.sweep_options import check_sweep, sweep_options
 from headway.cli.tier_options import tier_memories, tier_options
 from headway.cli.trace_options import trace_options, tracing
@@ -69,7 +70,7 @@ RATE = click.FloatRange(0, 1e9, min_open=True)
     "--out", type=click.Path(path_type=Path, dir_okay=False), help="Per-request table, Parquet; a sweep's JSON lines."
 )
 @tier_options
-@click.option("--round-trip", type=Seconds(), help="Clients at a distance: there and back; Seoul to Oregon: 137ms.")
+@region_options
 @pool_options
 @fault_options
 @sweep_options
@@ -236,7 +237,9 @@ def setup_of(options: dict[str, Any]) -> Setup:
         kv_ttl_s=options["kv_ttl"],
         role=options.get("role", "mixed"),
         handover=handover_of(options, system),
+        region=options.get("region", ""),
         round_trip_s=options["round_trip"] or 0.0,
+        regions=regions_of(options),
         faults=faults_of(options),
         random_faults=random_faults_of(options),
         pools=tuple(setup_of(pool) for pool in options["pools"]),

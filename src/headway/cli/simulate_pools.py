@@ -33,7 +33,7 @@ FIELDS = (
     "reservation",
 )
 """Of a pool: the options of the command, whose values hold where a pool has none of its own."""
-OWN = {"role": click.Choice(("mixed", "prefill", "decode"))}
+OWN: dict[str, Any] = {"role": click.Choice(("mixed", "prefill", "decode")), "region": click.STRING}
 """Fields that are no options."""
 Options = dict[str, Any]
 
@@ -118,11 +118,11 @@ def _converted(name: str, value: str, text: str) -> Any:
 
 def fleet_text(setup: Setup) -> str:
     """What it runs on, in words."""
-    return " and ".join(f"{p.num_replicas} x {chips_text(p)}{_role_text(p)}" for p in setup.all_pools)
+    return " and ".join(f"{p.num_replicas} x {chips_text(p)}{_place_text(p)}" for p in setup.all_pools)
 
 
-def _role_text(pool: Setup) -> str:
-    return "" if pool.role == "mixed" else f" to {pool.role}"
+def _place_text(pool: Setup) -> str:
+    return ("" if pool.role == "mixed" else f" to {pool.role}") + (f" in {pool.region}" if pool.region else "")
 
 
 def described_fleet(setup: Setup) -> Mapping[str, Any]:

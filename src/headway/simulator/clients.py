@@ -19,6 +19,7 @@ class Client:
     calls: Session
     keys: BlockKeys
     progress: Progress
+    region: str = ""
     asked: dict[str, int] = field(default_factory=dict)
     """Numbers of the calls that are in progress."""
 
@@ -36,10 +37,10 @@ class Clients:
         world: World,
         workload: Workload,
         block_size: int,
-        ask: Callable[[Client, Call], None],
-        way_ns: int = 0,
+        send: Callable[[Client, Call], None],
+        region: Callable[[], str],
     ) -> None:
-        """`way_ns`: from a client to the fleet, and back again.
+        """`region`: the next client's.
 
         Raises WorkloadError if blocks of the trace and of the fleet do not divide each other.
         """
@@ -47,22 +48,15 @@ class Clients:
         self._world = world
         self._workload = workload
         self._block_size = block_size
-        self._ask = ask
-        self._way_ns = way_ns
+        self._send = send
+        self._region = region
         self._sessions: Iterator[Session] = iter(workload.sessions)
 
     def begin(self) -> None:
         for _ in range(self._workload.concurrency or 1):
             self._next_session()
 
-    def sent_back(self, client: Client, call: Call) -> None:
-        """The answer's last token leaves the fleet."""
-        if self._way_ns:
-            self._world.at(self._world.now_ns + self._way_ns, ARRIVAL, self._answered, client, call)
-        else:
-            self._answered(client, call)
-
-    def _answered(self, client: Client, call: Call) -> None:
+    def answered(self, client: Client, call: Call) -> None:
         """After a call's end: those of the session that waited for it; in closed loop, the next session."""
         now_ns = self._world.now_ns
         for number in client.progress.ended(client.asked.pop(call.id)):
@@ -80,7 +74,7 @@ class Clients:
         if start_ns < self._world.now_ns:
             raise WorkloadError(f"session of call {first.id}: arrives at {first.arrival_s} s, before the one before it")
         keys = BlockKeys(self._block_size, self._workload.hash_block_size)
-        client = Client(session, keys, Progress(session))
+        client = Client(session, keys, Progress(session), self._region())
         self._world.at(start_ns, ARRIVAL, self._begin, client)
 
     def _begin(self, client: Client) -> None:
@@ -91,10 +85,7 @@ class Clients:
     def _call(self, client: Client, number: int) -> None:
         call = client.calls[number]
         client.asked[call.id] = number
-        if self._way_ns:
-            self._world.at(self._world.now_ns + self._way_ns, ARRIVAL, self._ask, client, call)
-        else:
-            self._ask(client, call)
+        self._send(client, call)
         following = client.calls[number + 1] if number + 1 < len(client.calls) else None
         if following is not None and following.arrival_s is not None:
             at_ns = max(_ns(following.arrival_s), self._world.now_ns)

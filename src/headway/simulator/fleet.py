@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 
 from headway.simulator.clients import Client, Clients
 from headway.simulator.faults import Fault, Faults, RandomFaults, What
 from headway.simulator.gateway import Gateway, Limits
-from headway.simulator.group import Backend, Group
+from headway.simulator.group import Backend, Group, Site
 from headway.simulator.handover import End, Inbox, Parcel
 from headway.simulator.kv_use import KVUse, kv_uses
 from headway.simulator.links import TierLinks
 from headway.simulator.observer import Observer
 from headway.simulator.pools import Pool, check_roles
 from headway.simulator.record import Record
-from headway.simulator.replica import Replica
+from headway.simulator.regions import Nearest, Regions
+from headway.simulator.replica import ARRIVAL, Replica
 from headway.simulator.router import Load, make_router
 from headway.simulator.world import World
-from headway.workload.call import Workload, WorkloadError
+from headway.workload.call import Call, Workload, WorkloadError
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,8 @@ class FleetConfig:
     parcel: Parcel | None = None
     """What is handed over, where pools prefill or decode only."""
     round_trip_s: float = 0.0
-    """Between clients and the fleet."""
+    """Between clients and the fleet, where no regions are said."""
+    regions: Regions | None = None
     faults: tuple[Fault, ...] = ()
     random_faults: RandomFaults | None = None
 
@@ -41,6 +44,8 @@ class FleetConfig:
         if not self.pools:
             raise WorkloadError("a fleet needs a pool")
         check_roles(self.pools)
+        if self.regions is None and len(self.places) > 1:
+            raise WorkloadError(f"pools are in {', '.join(self.places)}: where are the clients?")
         sizes = {pool.scheduler.block_size for pool in self.pools}
         if len(sizes) > 1:
             raise WorkloadError(f"pools must have one block_size, not {', '.join(map(str, sorted(sizes)))}")
@@ -48,6 +53,11 @@ class FleetConfig:
     @property
     def block_size(self) -> int:
         return self.pools[0].scheduler.block_size
+
+    @property
+    def places(self) -> list[str]:
+        """Regions of replicas."""
+        return list(dict.fromkeys(pool.region for pool in self.pools))
 
     def limits(self) -> Limits:
         """A fleet has one context: that of the pool with the shortest."""
@@ -73,20 +83,27 @@ class Fleet:
         self._tier_links = [self._links(config.pools[load.pool]) for load in loads]
         self.backends = [self._backend(load, observer) for load in loads]
         self.replicas = [backend.replica for backend in self.backends]
+        self._sites = [
+            Site(
+                self._group(place, lambda backend: backend.role != "decode"),
+                self._group(place, lambda backend: backend.role == "decode"),
+            )
+            for place in config.places
+        ]
         self._gateway = Gateway(
             self.world,
             self.backends,
-            self._group(lambda backend: backend.role != "decode"),
-            self._group(lambda backend: backend.role == "decode"),
+            self._sites,
             config.limits(),
             self._answered,
         )
+        self._nearest = None if config.regions is None else Nearest(config.regions, config.places)
         self._clients: Clients
         """Once it runs."""
 
-    def _group(self, belongs: Callable[[Backend], bool]) -> Group:
-        router = make_router(self.config.router, self.config.block_size)
-        return Group(router, [backend for backend in self.backends if belongs(backend)])
+    def _group(self, place: str, belongs: Callable[[Backend], bool]) -> Group:
+        router, pools = make_router(self.config.router, self.config.block_size), self.config.pools
+        return Group(router, [b for b in self.backends if pools[b.load.pool].region == place and belongs(b)])
 
     def _backend(self, load: Load, observer: Observer | None) -> Backend:
         config = self.config
@@ -124,7 +141,9 @@ class Fleet:
         """To the end of the workload. Raises WorkloadError for a bad one; then, and on KeyboardInterrupt, what was
         recorded so far stays good.
         """
-        self._clients = Clients(self.world, workload, self.config.block_size, self._gateway.ask, self._way_ns)
+        regions = self.config.regions
+        region = (lambda: "") if regions is None else regions.draws()
+        self._clients = Clients(self.world, workload, self.config.block_size, self._send, region)
         self._clients.begin()
         self._plan_faults()
         self.world.run()
@@ -157,12 +176,26 @@ class Fleet:
             backend.end.recover()
 
     def _answered(self, client: Client, record: Record) -> None:
-        way_ns = self._way_ns
-        if way_ns:
-            begin_ns, end_ns = record.arrival_ns - way_ns, record.end_ns + way_ns
-            record = replace(record, arrival_ns=begin_ns, end_ns=end_ns, way_ns=way_ns)
         self._on_record(record)
-        self._clients.sent_back(client, record.call)
+        self._travel(record.way_ns, self._clients.answered, client, record.call)
+
+    def _send(self, client: Client, call: Call) -> None:
+        number, way_ns = self._route(client)
+        self._travel(way_ns, self._gateway.ask, client, call, self._sites[number], way_ns)
+
+    def _route(self, client: Client) -> tuple[int, int]:
+        """Site and way, as a client's name server knows them when it sends."""
+        if self._nearest is None or self.config.regions is None:
+            return 0, self._way_ns
+        entries, spill = [site.entries for site in self._sites], self.config.regions.spill
+        has_room = [group.has_room(spill) for group in entries]
+        return self._nearest.choose(client.region, [group.is_up for group in entries], has_room)
+
+    def _travel(self, way_ns: int, action: Callable[..., None], *arguments: Any) -> None:
+        if way_ns:
+            self.world.at(self.world.now_ns + way_ns, ARRIVAL, action, *arguments)
+        else:
+            action(*arguments)
 
 
 def _loads(config: FleetConfig) -> list[Load]:

@@ -15,7 +15,7 @@ from headway.scheduler.sequence import Finished
 from headway.simulator.clients import Client
 from headway.simulator.course import Course
 from headway.simulator.executor import NO_TOKEN_YET, STOP
-from headway.simulator.group import Backend, Group
+from headway.simulator.group import Backend, Site
 from headway.simulator.handover import Promise
 from headway.simulator.record import Record
 from headway.simulator.world import World
@@ -32,6 +32,8 @@ class Job:
     number: int
     client: Client
     call: Call
+    site: Site
+    way_ns: int
     request: Request
     """As it came."""
     answer_keys: tuple[bytes, ...]
@@ -66,26 +68,25 @@ class Gateway:
         self,
         world: World,
         backends: Sequence[Backend],
-        entries: Group,
-        decoders: Group,
+        sites: Sequence[Site],
         limits: Limits,
         on_answer: Callable[[Client, Record], None],
     ) -> None:
         self._world = world
         self._backends = backends
-        self._entries = entries
-        self._decoders = decoders
+        self._groups = [group for site in sites for group in site.groups]
         self._limits = limits
         self._on_answer = on_answer
         self._jobs: dict[str, Job] = {}
         self._num_jobs = 0
 
-    def ask(self, client: Client, call: Call) -> None:
+    def ask(self, client: Client, call: Call, site: Site, way_ns: int) -> None:
+        """It came the way to a site, stays there, and its tokens go the same way back."""
         if call.id in self._jobs:
             raise WorkloadError(f"call {call.id}: another with this id is in progress")
         request = self._request(client, call)
         keys = self._answer_keys(client, call, request)
-        job = Job(self._num_jobs, client, call, request, keys, Course(self._world.now_ns))
+        job = Job(self._num_jobs, client, call, site, way_ns, request, keys, Course(self._world.now_ns))
         self._num_jobs += 1
         self._jobs[call.id] = job
         self._dispatch(job)
@@ -124,18 +125,18 @@ class Gateway:
         if backend.end is not None:
             backend.end.recover()
         self._set_up(backend, True)
-        for group in (self._entries, self._decoders):
+        for group in self._groups:
             for _ in range(len(group.waiting)):
                 self._dispatch(group.waiting.popleft())
 
     @property
     def has_waiting(self) -> bool:
         """Somebody waits for a replica."""
-        return any(group.waiting for group in (self._entries, self._decoders))
+        return any(group.waiting for group in self._groups)
 
     def give_up(self) -> None:
         """No replica will be up again: who waits for one is answered."""
-        for group in (self._entries, self._decoders):
+        for group in self._groups:
             for _ in range(len(group.waiting)):
                 self._answer(group.waiting.popleft(), "no_replica", "no replica is up, and none will be")
 
@@ -143,7 +144,7 @@ class Gateway:
 
     def _set_up(self, backend: Backend, is_up: bool) -> None:
         backend.load.is_up = is_up
-        for group in (self._entries, self._decoders):
+        for group in self._groups:
             group.set_up(backend, is_up)
 
     def _request(self, client: Client, call: Call) -> Request:
@@ -173,7 +174,7 @@ class Gateway:
         return keys if keys[: len(request.block_keys)] == request.block_keys else ()
 
     def _dispatch(self, job: Job) -> None:
-        group = self._entries if job.promise is None else self._decoders
+        group = job.site.entries if job.promise is None else job.site.decoders
         load = group.choose(job.request)
         if load is None:
             group.waiting.append(job)
@@ -231,11 +232,19 @@ class Gateway:
 
     def _answer(self, job: Job, reason: str, refusal: str = "") -> None:
         del self._jobs[job.call.id]
-        course, now_ns = job.course, self._world.now_ns
-        replica = -1 if job.backend is None else job.backend.load.replica
-        charges = tuple(course.charges.items())
-        receipt = course.receipt(now_ns)
-        record = Record(job.call, replica, course.arrival_ns, now_ns, reason, receipt, refusal, 0, job.resent, charges)
+        course, now_ns, way_ns = job.course, self._world.now_ns, job.way_ns
+        record = Record(
+            call=job.call,
+            replica=-1 if job.backend is None else job.backend.load.replica,
+            arrival_ns=course.arrival_ns - way_ns,
+            end_ns=now_ns + way_ns,
+            reason=reason,
+            receipt=course.receipt(now_ns),
+            refusal=refusal,
+            way_ns=way_ns,
+            resent=job.resent,
+            charges=tuple(course.charges.items()),
+        )
         self._on_answer(job.client, record)
 
 

@@ -34,18 +34,39 @@ class Group:
     def __init__(self, router: Router, backends: Sequence[Backend]) -> None:
         self.waiting: deque[Job] = deque()
         self._router = router
-        self._all = list(backends)
+        self._backends = {backend.load.replica: backend for backend in backends}
         self._up = [backend.load for backend in backends]
 
     def choose(self, request: Request) -> Load | None:
         return self._router.choose(request, self._up) if self._up else None
 
+    @property
+    def is_up(self) -> bool:
+        return bool(self._up)
+
+    def has_room(self, spill: float) -> bool:
+        """Fewer requests than `spill` times the rows of those that are up."""
+        rows = sum(self._backends[load.replica].replica.config.max_running for load in self._up)
+        return sum(load.requests for load in self._up) < spill * rows
+
     def set_up(self, backend: Backend, is_up: bool) -> None:
         """Of a replica of the group; another's is not its business."""
-        if backend not in self._all:
+        if backend.load.replica not in self._backends:
             return
         if is_up:
-            self._up = [b.load for b in self._all if b.load in self._up or b is backend]
+            self._up = [b.load for b in self._backends.values() if b.load in self._up or b is backend]
         else:
             self._up = [load for load in self._up if load is not backend.load]
             self._router.lost(backend.load)
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """The replicas of one region: those that take new requests, and those that go on with them."""
+
+    entries: Group
+    decoders: Group
+
+    @property
+    def groups(self) -> tuple[Group, Group]:
+        return self.entries, self.decoders

@@ -29,6 +29,7 @@ class Pool:
     kv_block_bytes: float = 0.0
     """Of all layers, for one block of tokens."""
     role: Role = "mixed"
+    region: str = ""
     port: Port | None = None
     """For hand-overs: needed where it prefills or decodes only."""
 
@@ -51,7 +52,12 @@ class Pool:
 
 
 def check_roles(pools: Sequence[Pool]) -> None:
-    """Raises WorkloadError for pools that cannot hand over to each other."""
+    """Raises WorkloadError for pools that cannot hand over to each other. None does so to another region."""
+    for region in dict.fromkeys(pool.region for pool in pools):
+        _check_roles([pool for pool in pools if pool.region == region])
+
+
+def _check_roles(pools: Sequence[Pool]) -> None:
     roles = {pool.role for pool in pools}
     if ("prefill" in roles) != ("decode" in roles):
         raise WorkloadError("pools that only prefill and pools that only decode need each other (role=mixed does both)")

@@ -21,6 +21,7 @@ from headway.simulator.handover import Parcel, Port
 from headway.simulator.kv_memory import USABLE, cache_group_blocks
 from headway.simulator.pools import Pool, Role
 from headway.simulator.record import Record
+from headway.simulator.regions import Regions
 from headway.simulator.results import PoolUse, Price, Results, Slo, Summary
 from headway.simulator.split_time import FeedForwardSide, SplitTime
 from headway.simulator.staged_time import step_timer
@@ -86,12 +87,15 @@ class Setup:
     handover: Link | None = None
     """None: the system's link beyond one scale-up domain."""
     round_trip_s: float = 0.0
-    """Between clients and the fleet."""
+    """Between clients and the fleet, where no regions are said."""
+    region: str = ""
+    """Of a pool."""
+    regions: Regions | None = None
     faults: tuple[Fault, ...] = ()
     random_faults: RandomFaults | None = None
     pools: tuple[Setup, ...] = ()
     """Where replicas are unlike: the hardware and policy of each pool. `router`, `block_size`, `max_output_tokens`,
-    `jumps`, `round_trip_s` and faults are then the fleet's, from here. Empty: all replicas are as said here.
+    `jumps`, `round_trip_s`, `regions` and faults are then the fleet's, from here. Empty: all replicas are as said here.
     """
 
     @property
@@ -179,7 +183,7 @@ class Setup:
         """Of this hardware and policy; `context` is the fleet's."""
         scheduler = replace(self.scheduler_config(), max_context=context)
         timer, port = self.step_time(), self.port()
-        pool = Pool(self.num_replicas, scheduler, timer, self.tiers, self.kv_block_bytes, self.role, port)
+        pool = Pool(self.num_replicas, scheduler, timer, self.tiers, self.kv_block_bytes, self.role, self.region, port)
         if not self.tiers:
             return pool
         token_ns = round(1e9 / pool.tokens_per_s())
@@ -213,8 +217,8 @@ class Setup:
         context = self.fleet_context
         pools = tuple(p.pool(context) for p in self.all_pools)
         limit, parcel = self.max_output_tokens, self.parcel()
-        way_s, faults = self.round_trip_s, self.faults
-        return FleetConfig(pools, self.router, limit, self.jumps, parcel, way_s, faults, self.random_faults)
+        way_s, regions, faults = self.round_trip_s, self.regions, self.faults
+        return FleetConfig(pools, self.router, limit, self.jumps, parcel, way_s, regions, faults, self.random_faults)
 
 
 def _price(system: System, chips: int) -> Price:
@@ -262,5 +266,6 @@ def _uses(setup: Setup, fleet: Fleet) -> list[PoolUse]:
         inboxes = [backend.inbox for backend in backends if backend.inbox is not None]
         received, failed = sum(i.received_bytes for i in inboxes), sum(i.num_failed for i in inboxes)
         price = pool.replica_price
-        uses.append(PoolUse(pool.system.name, pool.chips, price, executors, pool.role, received, failed))
+        name = f"{pool.system.name} in {pool.region}" if pool.region else pool.system.name
+        uses.append(PoolUse(name, pool.chips, price, executors, pool.role, received, failed))
     return uses

@@ -1,0 +1,80 @@
+"""Clients at a distance: `--clients seoul=0.7,oregon=0.3 --way seoul-oregon=137ms`, and region=seoul of a pool."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headway.cli.quantities import Seconds
+
+if TYPE_CHECKING:
+    from headway.simulator.regions import Regions
+
+MOST = 64
+"""Regions, and more than enough pairs of them."""
+
+
+def region_options(command: Callable[..., None]) -> Callable[..., None]:
+    for option in reversed(
+        (
+            click.option(
+                "--round-trip", type=Seconds(), help="Clients at a distance: there and back; Seoul to Oregon: 137ms."
+            ),
+            click.option(
+                "--clients", metavar="REGION=SHARE,…", help="Of sessions: seoul=0.7,oregon=0.3; with --pool region=…"
+            ),
+            click.option(
+                "--way", "ways", multiple=True, metavar="A-B=TIME", help="There and back: seoul-oregon=137ms; repeat."
+            ),
+            click.option(
+                "--spill",
+                type=click.FloatRange(0, 1e6, min_open=True),
+                default=1.0,
+                show_default=True,
+                help="A region is full with so many requests for each of its replicas' --max-running.",
+            ),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def regions_of(options: Mapping[str, Any]) -> Regions | None:
+    """Raises UsageError, WorkloadError."""
+    from headway.simulator.regions import Regions
+
+    if options["clients"] is None:
+        if options["ways"]:
+            raise click.UsageError("--way needs --clients REGION=SHARE,…")
+        return None
+    if options["round_trip"] is not None:
+        raise click.UsageError("choose one: --round-trip, or --clients with --way")
+    shares = tuple(_share(part) for part in options["clients"].split(","))
+    names = [name for name, _ in shares]
+    if len(set(names)) < len(names) or len(names) > MOST:
+        raise click.UsageError(f"--clients: each region once, and at most {MOST}")
+    ways = dict(_way(text) for text in options["ways"][: MOST * MOST])
+    return Regions(shares, ways, options["spill"], options["seed"])
+
+
+def _share(part: str) -> tuple[str, float]:
+    name, equals, share = part.partition("=")
+    try:
+        if not equals or not name.strip():
+            raise ValueError
+        return name.strip(), float(share)
+    except ValueError:
+        raise click.UsageError(f"--clients: {part!r} is not REGION=SHARE") from None
+
+
+def _way(text: str) -> tuple[frozenset[str], float]:
+    pair, equals, time = text.partition("=")
+    ends = tuple(end.strip() for end in pair.split("-"))
+    if not equals or len(ends) != 2 or not all(ends):
+        raise click.UsageError(f"--way {text!r}: it is not A-B=TIME")
+    try:
+        return frozenset(ends), Seconds().convert(time, None, None)
+    except click.BadParameter as error:
+        raise click.UsageError(f"--way {text!r}: {error.message}") from None

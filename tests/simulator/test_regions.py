@@ -1,0 +1,122 @@
+"""Clients and replicas in several regions."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headway.cli.simulate import simulate
+from headway.simulator.faults import Fault
+from headway.simulator.fleet import FleetConfig
+from headway.simulator.pools import Pool
+from headway.simulator.regions import Regions
+from headway.workload.call import Workload, WorkloadError
+
+from .drive import MS, PlainTime, config, lone, run_fleet
+from .strategies import workloads
+from .test_handover import FLAT
+
+EXAMPLES = settings(max_examples=40, deadline=None)
+WAYS = {frozenset(("here", "there")): 0.04}
+
+
+def fleet(regions: Regions, time: PlainTime = FLAT, late_blocks: bool = True, **changes: object) -> FleetConfig:
+    scheduler = config(200, late_blocks=late_blocks, **changes)
+    pools = (Pool(1, scheduler, time, region="here"), Pool(1, scheduler, time, region="there"))
+    return FleetConfig(pools, "least-work", jumps=late_blocks, regions=regions)
+
+
+def here(spill: float = 1.0) -> Regions:
+    return Regions((("here", 1.0),), WAYS, spill)
+
+
+@given(workloads(), st.sampled_from([0.2, 1.0]), st.booleans())
+@EXAMPLES
+def test_calls_are_conserved_and_jumps_change_nothing(workload: Workload, spill: float, fails: bool) -> None:
+    regions = Regions((("here", 0.7), ("there", 0.3)), WAYS, spill, seed=5)
+    faults = (Fault("replica", 0.0137, 0.05, 0),) if fails else ()
+    one, other = (
+        run_fleet(workload, replace(fleet(regions, PlainTime(), late), faults=faults)) for late in (False, True)
+    )
+    assert one.times() == other.times()
+    assert sorted(r.call.id for r in one.records) == sorted(c.id for session in workload.sessions for c in session)
+    for r in one.records:
+        parts_ns = r.receipt.queue_ns + r.receipt.prefill_ns + r.receipt.decode_ns
+        assert r.refused or parts_ns + 2 * r.way_ns == r.e2e_ns
+
+
+def test_a_call_goes_to_the_nearest_region_and_spills_over_when_that_is_full() -> None:
+    calls = [(0.0001 * i, 4, 30) for i in range(6)]
+    near = run_fleet(lone(*calls), fleet(here(), max_running=8)).records
+    assert {(r.replica, r.way_ns) for r in near} == {(0, 0)}
+    spilt = run_fleet(lone(*calls), fleet(here(0.5), max_running=8)).records
+    assert Counter((r.replica, r.way_ns) for r in spilt) == {(0, 0): 4, (1, 20 * MS): 2}
+    assert {r.ttft_ns >= 41 * MS for r in spilt if r.replica} == {True}
+
+
+def test_a_region_without_a_replica_that_is_up_gets_no_new_calls() -> None:
+    down = replace(fleet(here()), faults=(Fault("replica", 0.005, 1.0, 0),))
+    records = run_fleet(lone((0.0, 4, 2), (0.01, 4, 2)), down).records
+    assert [r.replica for r in records] == [0, 1]
+
+
+def test_sessions_are_shared_out_as_asked_whatever_else_is_drawn() -> None:
+    draw = Regions((("a", 3.0), ("b", 1.0)), seed=1).draws()
+    drawn = Counter(draw() for _ in range(4000))
+    assert drawn["b"] / 4000 == pytest.approx(0.25, abs=0.03)
+    again = Regions((("a", 3.0), ("b", 1.0)), seed=1).draws()
+    assert Counter(again() for _ in range(4000)) == drawn
+
+
+def test_distances_and_clients_must_be_said() -> None:
+    with pytest.raises(WorkloadError, match="how far is here from there"):
+        run_fleet(lone((0, 4, 4)), fleet(Regions((("here", 1.0),))))
+    with pytest.raises(WorkloadError, match="where are the clients"):
+        replace(fleet(here()), regions=None)
+    with pytest.raises(WorkloadError, match="positive share"):
+        Regions((("here", 0.0),))
+
+
+# The command
+
+POOLS = ("--pool", "region=seoul", "--pool", "replicas=2,region=oregon")
+CLIENTS = ("--clients", "seoul=0.7,oregon=0.3", "--way", "seoul-oregon=137ms")
+
+
+def called(*arguments: str):
+    return CliRunner().invoke(simulate, ("--requests", "60", "--rate", "30", *arguments))
+
+
+def test_ttft_includes_the_way() -> None:
+    found = json.loads(called(*POOLS, *CLIENTS, "--json").output)
+    assert found["finished"] == 60
+    assert found["ttft_s"]["max"] < 0.1, "each region has room"
+    assert [pool["name"] for pool in found["pools"]] == ["hgx-h100 in seoul", "hgx-h100 in oregon"]
+    far = json.loads(called("--pool", "region=oregon", *CLIENTS, "--json").output)
+    assert far["ttft_s"]["p50"] > 0.137
+    assert "1 x 1 h100-sxm in seoul" in called(*POOLS, *CLIENTS).output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (POOLS, "where are the clients?"),
+        ((*POOLS, "--clients", "seoul=1"), "how far is seoul from oregon? --way seoul-oregon=SECONDS"),
+        ((*POOLS, "--clients", "seoul"), "'seoul' is not REGION=SHARE"),
+        ((*POOLS, "--clients", "seoul=1,seoul=2"), "each region once"),
+        ((*POOLS, *CLIENTS, "--way", "seoul=1"), "it is not A-B=TIME"),
+        ((*POOLS, *CLIENTS, "--way", "seoul-oregon=fast"), "'fast' is not a valid seconds"),
+        ((*POOLS, *CLIENTS, "--round-trip", "1s"), "choose one"),
+        (("--way", "a-b=1"), "--way needs --clients"),
+    ],
+)
+def test_bad_options_get_one_line(arguments: tuple[str, ...], said: str) -> None:
+    result = called(*arguments)
+    assert result.exit_code in (1, 2)
+    assert said in " ".join(result.output.split())
