@@ -96,10 +96,11 @@ class Assembly:
         if self.config.speculation or self._watches_the_clock():
             return 1
         rows, slots = self.running.rows, decodes.slots
-        to_limit = int((rows.limit[slots] - 1 - decodes.starts).min())
-        to_border = int((rows.capacity[slots] - decodes.starts).min())
+        to_limit = int((rows.limit[slots] - decodes.starts).min()) - 1
+        room = rows.capacity[slots] - decodes.starts
+        to_border = int(room.min())
         if to_limit > to_border and self._may_find_blocks_late():
-            return max(1, self._steps_with_blocks(decodes, to_border, to_limit))
+            return max(1, self._steps_with_blocks(room, to_border, to_limit))
         return max(1, min(to_limit, to_border))
 
     def _may_find_blocks_late(self) -> bool:
@@ -116,13 +117,11 @@ class Assembly:
             return True
         return self.queue.next_deadline_ns() is not None or self.transfers.next_deadline_ns() is not None
 
-    def _steps_with_blocks(self, decodes: DecodeRows, enough: int, wanted: int) -> int:
+    def _steps_with_blocks(self, room: Ints, enough: int, wanted: int) -> int:
         """Steps, from `enough` to `wanted`, for which the blocks at hand last: nobody need be preempted.
 
         A row that goes `steps` on needs at most (steps - its room) / block size + 1 more blocks, so this may be a few
         steps less than the most.
         """
-        size, available = self.config.block_size, self.running.cache.num_available()
-        rows = len(decodes.slots)
-        room = int((self.running.rows.capacity[decodes.slots] - decodes.starts).sum())
-        return min(wanted, max(enough, ((available - rows) * size + room) // rows))
+        size, available, rows = self.config.block_size, self.running.cache.num_available(), len(room)
+        return min(wanted, max(enough, ((available - rows) * size + int(room.sum())) // rows))

@@ -116,14 +116,13 @@ class ModelledExecutor:
     def submit(self, plan: StepPlan) -> None:
         self._seat(plan)
         self._plan = plan
-        if plan.repeats > 1:
-            self._draws = plan.slots
-            if self._jumps:
-                self._jump(plan, min(plan.repeats, int(self._left[plan.slots].min()), MAX_JUMP))
-                return
+        self._draws, steps = plan.slots[plan.samples], 1
+        if plan.repeats > 1 and self._jumps:
+            steps = min(plan.repeats, int(self._left[self._draws].min()), MAX_JUMP)
+        if steps > 1:
+            self._jump(plan, steps)
         else:
-            self._draws = plan.slots[plan.samples]
-        self._single(plan)
+            self._single(plan)
 
     def _single(self, plan: StepPlan) -> None:
         if not len(plan.slots):
@@ -168,7 +167,8 @@ class ModelledExecutor:
         device_ns = self._account(steps)
         left = self._left[draws] - steps
         self._left[draws] = left
-        token_ids = np.ones(steps * len(draws), np.int64)  # TOKEN
+        token_ids = np.empty(steps * len(draws), np.int64)
+        token_ids.fill(TOKEN)
         over = (left == 0).nonzero()[0]
         if len(over):
             token_ids[over - len(draws)] = STOP
