@@ -114,6 +114,8 @@ def test_ttft_includes_the_way() -> None:
         ((*POOLS, *CLIENTS, "--way", "seoul-oregon=fast"), "'fast' is not a valid seconds"),
         ((*POOLS, *CLIENTS, "--round-trip", "1s"), "choose one"),
         (("--way", "a-b=1"), "--way needs --clients"),
+        (("--spill", "2"), "--spill needs --clients"),
+        (CLIENTS, "each pool needs a region too"),
     ],
 )
 def test_bad_options_get_one_line(arguments: tuple[str, ...], said: str) -> None:

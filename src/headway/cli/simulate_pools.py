@@ -82,13 +82,18 @@ def with_machines(options: Options) -> Options:
     if len(options["pools"]) > MOST_POOLS:
         raise click.UsageError(f"--pool: at most {MOST_POOLS} pools, not {len(options['pools'])}")
     pools = [with_machine(_merged(options, text)) for text in options["pools"]]
+    if any(name.startswith("handover_") for name in options["given"]) and all(p["role"] == "mixed" for p in pools):
+        raise click.UsageError(
+            "--handover-bandwidth and --handover-latency are of pools with role=prefill and role=decode"
+        )
     return with_machine(options) | {"pools": pools}
 
 
 def _merged(options: Options, text: str) -> Options:
     own = parse_fields(text, "--pool", (*OWN, *FIELDS))
     values = {name.replace("-", "_"): _converted(name, value, text) for name, value in own.items()}
-    return options | values | {"given": options["given"] | values.keys(), "pools": ()}
+    given = options["given"] | values.keys()
+    return options | {"role": "mixed", "region": ""} | values | {"given": given, "pools": ()}
 
 
 def parse_fields(text: str, option: str, known: Sequence[str]) -> dict[str, str]:

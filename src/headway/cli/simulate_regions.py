@@ -46,8 +46,9 @@ def regions_of(options: Mapping[str, Any]) -> Regions | None:
     from headway.simulator.regions import Regions
 
     if options["clients"] is None:
-        if options["ways"]:
-            raise click.UsageError("--way needs --clients REGION=SHARE,…")
+        if options["ways"] or "spill" in options["given"]:
+            name = "--way" if options["ways"] else "--spill"
+            raise click.UsageError(f"{name} needs --clients REGION=SHARE,…")
         return None
     if options["round_trip"] is not None:
         raise click.UsageError("choose one: --round-trip, or --clients with --way")

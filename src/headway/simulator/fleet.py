@@ -45,7 +45,9 @@ class FleetConfig:
             raise WorkloadError("a fleet needs a pool")
         check_roles(self.pools)
         if self.regions is None and len(self.places) > 1:
-            raise WorkloadError(f"pools are in {', '.join(self.places)}: where are the clients?")
+            raise WorkloadError(f"pools are in {', '.join(filter(None, self.places))}: where are the clients?")
+        if self.regions is not None and "" in self.places:
+            raise WorkloadError("clients are in regions: each pool needs a region too")
         sizes = {pool.scheduler.block_size for pool in self.pools}
         if len(sizes) > 1:
             raise WorkloadError(f"pools must have one block_size, not {', '.join(map(str, sorted(sizes)))}")

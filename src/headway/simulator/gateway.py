@@ -145,7 +145,7 @@ class Gateway:
     def _set_up(self, backend: Backend, is_up: bool) -> None:
         backend.load.is_up = is_up
         for group in self._groups:
-            group.set_up(backend, is_up)
+            group.changed(backend.load)
 
     def _request(self, client: Client, call: Call) -> Request:
         limits = self._limits

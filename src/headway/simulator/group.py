@@ -49,15 +49,13 @@ class Group:
         rows = sum(self._backends[load.replica].replica.config.max_running for load in self._up)
         return sum(load.requests for load in self._up) < spill * rows
 
-    def set_up(self, backend: Backend, is_up: bool) -> None:
-        """Of a replica of the group; another's is not its business."""
-        if backend.load.replica not in self._backends:
+    def changed(self, load: Load) -> None:
+        """It is up or down now. Another group's is not its business."""
+        if load.replica not in self._backends:
             return
-        if is_up:
-            self._up = [b.load for b in self._backends.values() if b.load in self._up or b is backend]
-        else:
-            self._up = [load for load in self._up if load is not backend.load]
-            self._router.lost(backend.load)
+        self._up = [backend.load for backend in self._backends.values() if backend.load.is_up]
+        if not load.is_up:
+            self._router.lost(load)
 
 
 @dataclass(frozen=True, slots=True)
