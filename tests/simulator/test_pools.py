@@ -103,7 +103,7 @@ def test_the_text_names_pools() -> None:
 @pytest.mark.parametrize(
     ("pool", "said"),
     [
-        ("replicas", "'replicas' is not FIELD=VALUE with one of role, region, replicas, system"),
+        ("replicas", "'replicas' is not FIELD=VALUE with one of role, region, serves, replicas, model, system"),
         ("colour=red", "'colour=red' is not FIELD=VALUE"),
         ("replicas=0", "replicas: 0 is not in the range 1<=x<=4096"),
         ("replicas=two", "replicas: 'two' is not a valid integer range"),

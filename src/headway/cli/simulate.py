@@ -238,6 +238,7 @@ def setup_of(options: dict[str, Any]) -> Setup:
         role=options.get("role", "mixed"),
         handover=handover_of(options, system),
         region=options.get("region", ""),
+        serves=options.get("serves", ""),
         round_trip_s=options["round_trip"] or 0.0,
         regions=regions_of(options),
         faults=faults_of(options),

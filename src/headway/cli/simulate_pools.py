@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 MOST_POOLS = 64
 FIELDS = (
     "replicas",
+    "model",
     "system",
     *(name.replace("_", "-") for name in REPLICA),
     "weights",
@@ -33,7 +34,11 @@ FIELDS = (
     "reservation",
 )
 """Of a pool: the options of the command, whose values hold where a pool has none of its own."""
-OWN: dict[str, Any] = {"role": click.Choice(("mixed", "prefill", "decode")), "region": click.STRING}
+OWN: dict[str, Any] = {
+    "role": click.Choice(("mixed", "prefill", "decode")),
+    "region": click.STRING,
+    "serves": click.STRING,
+}
 """Fields that are no options."""
 Options = dict[str, Any]
 
@@ -93,7 +98,7 @@ def _merged(options: Options, text: str) -> Options:
     own = parse_fields(text, "--pool", (*OWN, *FIELDS))
     values = {name.replace("-", "_"): _converted(name, value, text) for name, value in own.items()}
     given = options["given"] | values.keys()
-    return options | {"role": "mixed", "region": ""} | values | {"given": given, "pools": ()}
+    return options | {"role": "mixed", "region": "", "serves": ""} | values | {"given": given, "pools": ()}
 
 
 def parse_fields(text: str, option: str, known: Sequence[str]) -> dict[str, str]:
@@ -127,7 +132,8 @@ def fleet_text(setup: Setup) -> str:
 
 
 def _place_text(pool: Setup) -> str:
-    return ("" if pool.role == "mixed" else f" to {pool.role}") + (f" in {pool.region}" if pool.region else "")
+    parts = {" to ": pool.role.removeprefix("mixed"), " in ": pool.region, " for ": pool.serves}
+    return "".join(word + value for word, value in parts.items() if value)
 
 
 def described_fleet(setup: Setup) -> Mapping[str, Any]:

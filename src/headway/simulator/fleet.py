@@ -13,6 +13,7 @@ from headway.simulator.group import Backend, Group, Site
 from headway.simulator.handover import End, Inbox, Parcel
 from headway.simulator.kv_use import KVUse, kv_uses
 from headway.simulator.links import TierLinks
+from headway.simulator.model_routes import ModelRoutes
 from headway.simulator.observer import Observer
 from headway.simulator.pools import Pool, check_roles
 from headway.simulator.record import Record
@@ -48,6 +49,8 @@ class FleetConfig:
             raise WorkloadError(f"pools are in {', '.join(filter(None, self.places))}: where are the clients?")
         if self.regions is not None and "" in self.places:
             raise WorkloadError("clients are in regions: each pool needs a region too")
+        if self.parcel is not None and any(pool.serves for pool in self.pools):
+            raise WorkloadError("pools with a role hand over KV of one model: none of them takes serves=")
         sizes = {pool.scheduler.block_size for pool in self.pools}
         if len(sizes) > 1:
             raise WorkloadError(f"pools must have one block_size, not {', '.join(map(str, sorted(sizes)))}")
@@ -85,17 +88,14 @@ class Fleet:
         self._tier_links = [self._links(config.pools[load.pool]) for load in loads]
         self.backends = [self._backend(load, observer) for load in loads]
         self.replicas = [backend.replica for backend in self.backends]
-        self._sites = [
-            Site(
-                self._group(place, lambda backend: backend.role != "decode"),
-                self._group(place, lambda backend: backend.role == "decode"),
-            )
-            for place in config.places
-        ]
+        self._models = ModelRoutes([pool.serves for pool in config.pools])
+        self._sites = {
+            serves: [self._site(place, serves) for place in config.places] for serves in self._models.patterns
+        }
         self._gateway = Gateway(
             self.world,
             self.backends,
-            self._sites,
+            [site for sites in self._sites.values() for site in sites],
             config.limits(),
             self._answered,
         )
@@ -103,9 +103,16 @@ class Fleet:
         self._clients: Clients
         """Once it runs."""
 
-    def _group(self, place: str, belongs: Callable[[Backend], bool]) -> Group:
-        router, pools = make_router(self.config.router, self.config.block_size), self.config.pools
-        return Group(router, [b for b in self.backends if pools[b.load.pool].region == place and belongs(b)])
+    def _site(self, place: str, serves: str) -> Site:
+        pools = self.config.pools
+        there = [b for b in self.backends if (pools[b.load.pool].region, pools[b.load.pool].serves) == (place, serves)]
+        return Site(
+            self._group([backend for backend in there if backend.role != "decode"]),
+            self._group([backend for backend in there if backend.role == "decode"]),
+        )
+
+    def _group(self, backends: list[Backend]) -> Group:
+        return Group(make_router(self.config.router, self.config.block_size), backends)
 
     def _backend(self, load: Load, observer: Observer | None) -> Backend:
         config = self.config
@@ -182,14 +189,15 @@ class Fleet:
         self._travel(record.way_ns, self._clients.answered, client, record.call)
 
     def _send(self, client: Client, call: Call) -> None:
-        number, way_ns = self._route(client)
-        self._travel(way_ns, self._gateway.ask, client, call, self._sites[number], way_ns)
+        sites = self._sites[self._models.of(call)]
+        number, way_ns = self._route(client, sites)
+        self._travel(way_ns, self._gateway.ask, client, call, sites[number], way_ns)
 
-    def _route(self, client: Client) -> tuple[int, int]:
+    def _route(self, client: Client, sites: list[Site]) -> tuple[int, int]:
         """Site and way, as a client's name server knows them when it sends."""
         if self._nearest is None or self.config.regions is None:
             return 0, self._way_ns
-        entries, spill = [site.entries for site in self._sites], self.config.regions.spill
+        entries, spill = [site.entries for site in sites], self.config.regions.spill
         has_room = [group.has_room(spill) for group in entries]
         return self._nearest.choose(client.region, [group.is_up for group in entries], has_room)
 

@@ -12,6 +12,7 @@ from headway.scheduler.config import SchedulerConfig
 from headway.scheduler.contract import Ints
 from headway.simulator.executor import Timer, step_sums
 from headway.simulator.handover import Port
+from headway.simulator.model_routes import ANY
 from headway.simulator.tier_memory import TierMemory
 from headway.workload.call import WorkloadError
 
@@ -30,6 +31,8 @@ class Pool:
     """Of all layers, for one block of tokens."""
     role: Role = "mixed"
     region: str = ""
+    serves: str = ANY
+    """A pattern of the models, as the trace names them, that are asked of it."""
     port: Port | None = None
     """For hand-overs: needed where it prefills or decodes only."""
 

@@ -19,6 +19,7 @@ from headway.simulator.faults import Fault, RandomFaults
 from headway.simulator.fleet import Fleet, FleetConfig
 from headway.simulator.handover import Parcel, Port
 from headway.simulator.kv_memory import USABLE, cache_group_blocks
+from headway.simulator.model_routes import ANY
 from headway.simulator.pools import Pool, Role
 from headway.simulator.record import Record
 from headway.simulator.regions import Regions
@@ -89,6 +90,8 @@ class Setup:
     round_trip_s: float = 0.0
     """Between clients and the fleet, where no regions are said."""
     region: str = ""
+    serves: str = ANY
+    """A pattern of the models, as the trace names them, that are asked of these replicas."""
     """Of a pool."""
     regions: Regions | None = None
     faults: tuple[Fault, ...] = ()
@@ -183,7 +186,8 @@ class Setup:
         """Of this hardware and policy; `context` is the fleet's."""
         scheduler = replace(self.scheduler_config(), max_context=context)
         timer, port = self.step_time(), self.port()
-        pool = Pool(self.num_replicas, scheduler, timer, self.tiers, self.kv_block_bytes, self.role, self.region, port)
+        size, role, region = self.kv_block_bytes, self.role, self.region
+        pool = Pool(self.num_replicas, scheduler, timer, self.tiers, size, role, region, self.serves, port)
         if not self.tiers:
             return pool
         token_ns = round(1e9 / pool.tokens_per_s())
@@ -266,6 +270,7 @@ def _uses(setup: Setup, fleet: Fleet) -> list[PoolUse]:
         inboxes = [backend.inbox for backend in backends if backend.inbox is not None]
         received, failed = sum(i.received_bytes for i in inboxes), sum(i.num_failed for i in inboxes)
         price = pool.replica_price
-        name = f"{pool.system.name} in {pool.region}" if pool.region else pool.system.name
+        parts = {"": pool.system.name, " in ": pool.region, " for ": pool.serves}
+        name = "".join(word + value for word, value in parts.items() if value)
         uses.append(PoolUse(name, pool.chips, price, executors, pool.role, received, failed))
     return uses

@@ -30,6 +30,7 @@ class CallRow(msgspec.Struct, frozen=True):
     h: tuple[Count, ...] = ()
     it: str = ""
     ty: str = "n"
+    m: str = ""
     api: Seconds | None = None
     think: float | None = None
     r: tuple[CallRow, ...] = ()
@@ -150,6 +151,7 @@ class _Recorded:
                 num_output_tokens=max(1, row.out),
                 session=self._row.id,
                 turn=self._turn,
+                model=row.m,
                 agent=agent,
                 arrival_s=None if number else self._start_s,
                 after=None if waits in ((), (number - 1,)) else waits,

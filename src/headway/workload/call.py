@@ -24,6 +24,8 @@ class Call:
     session: str | None = None
     turn: int = 0
     """Which of the session's turns: each begins with a human's prompt."""
+    model: str = ""
+    """That it asks for, by the trace's name; empty: any."""
     agent: int = 0
     """Who of the session asks: 0 its main agent, others the sub-agents. A call goes on from the one before it of the
     same agent."""
