@@ -145,7 +145,7 @@ def test_what_is_here_already_is_not_loaded() -> None:
 
 
 def test_loads_under_way_are_bounded() -> None:
-    drive = Drive(config(num_blocks=256))
+    drive = Drive(config(num_blocks=4 * MAX_TRANSFERS))
     for i in range(MAX_TRANSFERS + 3):
         drive.brain.tell(TierHolds("dram", keys([1000 + i] * 5, 1)))
         drive.add(request(f"r{i}", [1000 + i] * 5, 1))

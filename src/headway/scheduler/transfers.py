@@ -21,7 +21,7 @@ from headway.scheduler.saves import Saves
 from headway.scheduler.sequence import Sequence, Status
 from headway.scheduler.tiers import Tiers
 
-MAX_TRANSFERS = 64
+MAX_TRANSFERS = 256
 MAX_TIER_KEYS = 1_000_000
 
 
