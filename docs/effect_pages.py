@@ -72,7 +72,7 @@ def bars(rows: Sequence[Row], x: str, y: tuple[str, str], color: str | None = No
     """A panel: a bar a value of `x`, or a group of them with one for each value of `color`."""
     names = list(dict.fromkeys(str(row[color or x]) for row in rows))
     encoding: Row = {
-        "x": category(x, None, sort=None, axis={"labelAngle": 0, "labelLimit": 90}),
+        "x": category(x, x if color else None, sort=None, axis={"labelAngle": 0, "labelLimit": 90}),
         "y": amount(*y),
         "color": _colour(color or x, names, legend=color is not None),
     }
@@ -87,10 +87,8 @@ def _axis(named: tuple[str, str], log: bool) -> Row:
 
 def _colour(key: str, names: list[str], *, legend: bool = True) -> Row:
     scale = {"domain": names, "range": [COLOURS[i % len(COLOURS)] for i in range(len(names))]}
-    shown = (
-        {"legend": {"title": None, "orient": "bottom", "columns": 2, "labelLimit": 300}} if legend else {"legend": None}
-    )
-    return category(key, None, scale=scale, **shown)
+    shown = {"title": None, "orient": "bottom", "columns": 2, "labelLimit": 300} if legend else None
+    return category(key, None, scale=scale, legend=shown)
 
 
 def table(effect: Effect) -> str:
@@ -113,11 +111,13 @@ def drawn(effect: Effect) -> str:
     return svg({"$schema": SCHEMA, "hconcat": list(effect.panels), "resolve": {"scale": scales}})
 
 
-def write(name: str, effect: Effect, check: bool = False) -> bool:
-    """Whether page or chart are not as they should be; without `check` they then are."""
-    page, chart = PAGES / f"{name}.md", PAGES / f"{name}.svg"
-    new = {page: filled(page.read_text(), effect), chart: drawn(effect)}
-    stale = [path for path, text in new.items() if not path.exists() or path.read_text() != text]
-    for path in [] if check else stale:
-        path.write_text(new[path])
-    return bool(stale)
+def write(name: str, effect: Effect) -> None:
+    page = PAGES / f"{name}.md"
+    page.write_text(filled(page.read_text(), effect))
+    (PAGES / f"{name}.svg").write_text(drawn(effect))
+
+
+def is_fresh(name: str, effect: Effect) -> bool:
+    """The page; how letters are spaced in a chart is the machine's."""
+    page = (PAGES / f"{name}.md").read_text()
+    return filled(page, effect) == page

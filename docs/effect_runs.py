@@ -74,7 +74,7 @@ def with_mean(mean: float, log_std: float) -> Distribution:
     return LogNormal(mean / math.exp(log_std**2 / 2), log_std)
 
 
-SECONDS, MS = ".2f", partial(Column, format=",.1f", scale=1000)
+MS = partial(Column, format=",.1f", scale=1000)
 SPEED = Column("tokens_per_s", "tokens/s", ",.0f")
 TTFT = Column("ttft_p50_s", "TTFT p50, s", ".3f")
 TTFT99 = Column("ttft_p99_s", "TTFT p99, s", ".3f")

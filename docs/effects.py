@@ -10,10 +10,11 @@ import sys
 from collections.abc import Callable
 
 import effect_pages as pages
+from effect_chips import frontier, split, sram
 from effect_fleets import failure, pools, routing
 from effect_kv import retention, tiers
 from effect_pages import Effect
-from effect_steps import batching, chunking, frontier, overload, preemption, reservation, split, sram
+from effect_steps import batching, chunking, overload, preemption, reservation
 
 EFFECTS: dict[str, Callable[[float], Effect]] = {
     effect.__name__: effect
@@ -41,10 +42,18 @@ def main(arguments: list[str]) -> int:
     if unknown := [name for name in names if name not in EFFECTS]:
         print(f"no such effect: {', '.join(unknown)}; there are {', '.join(EFFECTS)}", file=sys.stderr)
         return 2
-    stale = [name for name in names or EFFECTS if pages.write(name, EFFECTS[name](1.0), "--check" in arguments)]
-    if stale:
-        print(f"{'stale' if '--check' in arguments else 'written'}: {', '.join(stale)}", file=sys.stderr)
-    return int("--check" in arguments and bool(stale))
+    return max([_page(name, "--check" in arguments) for name in names or EFFECTS])
+
+
+def _page(name: str, check: bool) -> int:
+    effect = EFFECTS[name](1.0)
+    if not check:
+        pages.write(name, effect)
+    stale = check and not pages.is_fresh(name, effect)
+    print(
+        f"{name}: {'stale: run python docs/effects.py' if stale else 'fresh' if check else 'written'}", file=sys.stderr
+    )
+    return int(stale)
 
 
 if __name__ == "__main__":

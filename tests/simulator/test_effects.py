@@ -169,6 +169,5 @@ def test_every_effect_has_its_page_and_chart() -> None:
 
 def test_a_page_says_what_its_command_finds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("effect_runs.Processes", lambda _: here)
-    page = (DOCS / "effects/batching.md").read_text()
-    fresh = EFFECTS.pages.filled(page, EFFECTS.batching(1.0))
-    assert fresh == page, "run: python docs/effects.py"
+    assert EFFECTS.pages.is_fresh("batching", EFFECTS.batching(1.0)), "run: python docs/effects.py"
+    assert EFFECTS.main(["--check", "baching"]) == 2
