@@ -167,7 +167,6 @@ def retention(size: float = 1.0) -> Effect:
         ],
         {
             "best": best["ttl"],
-            "found": best["found"],
             "break_even_min": break_even_s(setup(block_size=BLOCK)) / 60,
             "at_5_min": at(rows, agents="coding_agent", ttl="5 min")["found"],
         },
