@@ -51,6 +51,8 @@ def test_what_the_device_forgot_comes_back_from_the_tier(groups: tuple[CacheGrou
     forget(d)
     assert serve(d, "b", PROMPT) == 24
     assert d.scheduler._transfers.blocks_loaded == {"dram": 6}
+    assert d.scheduler.stats().blocks_loaded_total == 6
+    assert d.scheduler.stats().tier_blocks == held(d, "dram") >= BLOCKS
 
 
 def test_copies_go_down_tier_by_tier() -> None:

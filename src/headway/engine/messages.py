@@ -89,6 +89,7 @@ class EngineStats(msgspec.Struct, frozen=True):
     blocks_used: int = 0
     blocks_cached: int = 0
     blocks_total: int = 0
+    tier_blocks: int = 0
     steps_total: int = 0
     preemptions_total: int = 0
     prefix_queries_total: int = 0
@@ -97,6 +98,7 @@ class EngineStats(msgspec.Struct, frozen=True):
     tokens_computed_total: int = 0
     drafts_total: int = 0
     drafts_accepted_total: int = 0
+    blocks_loaded_total: int = 0
 
 
 class Began(Message, frozen=True):

@@ -37,6 +37,8 @@ class SchedulerStats:
     blocks_used: int
     blocks_cached: int
     blocks_total: int
+    tier_blocks: int
+    """In all slower tiers together, free for others to push out."""
     steps_total: int
     preemptions_total: int
     prefix_queries_total: int
@@ -44,6 +46,8 @@ class SchedulerStats:
     tokens_computed_total: int
     drafts_total: int
     drafts_accepted_total: int
+    blocks_loaded_total: int
+    """That came back from slower tiers."""
 
 
 class Scheduler:
@@ -169,6 +173,7 @@ class Scheduler:
             blocks_used=pool.num_held,
             blocks_cached=pool.num_cached,
             blocks_total=pool.num_blocks,
+            tier_blocks=self._transfers.tiers.num_cached,
             steps_total=self._num_steps,
             preemptions_total=self._preemptions,
             prefix_queries_total=self._admission.prefix_queries,
@@ -176,6 +181,7 @@ class Scheduler:
             tokens_computed_total=self._tokens_computed,
             drafts_total=self._drafts,
             drafts_accepted_total=self._drafts_accepted,
+            blocks_loaded_total=self._transfers.blocks_loaded.total(),
         )
 
     def memory_use(self, now_ns: int) -> tuple[MemoryUse, ...]:

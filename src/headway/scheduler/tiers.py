@@ -23,6 +23,10 @@ class Tiers:
     def __bool__(self) -> bool:
         return bool(self.pools)
 
+    @property
+    def num_cached(self) -> int:
+        return sum(pool.num_cached for pool in self.pools.values())
+
     def at(self, now_ns: int) -> None:
         for pool in self.pools.values():
             pool.at(now_ns)

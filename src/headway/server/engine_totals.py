@@ -6,7 +6,7 @@ import msgspec
 
 from headway.engine.messages import EngineStats
 
-_GAUGES = frozenset({"num_running", "num_waiting", "blocks_used", "blocks_cached", "blocks_total"})
+_GAUGES = frozenset({"num_running", "num_waiting", "blocks_used", "blocks_cached", "blocks_total", "tier_blocks"})
 _TOTALS = tuple(name for name in EngineStats.__struct_fields__ if name not in _GAUGES)
 
 

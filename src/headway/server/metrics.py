@@ -126,6 +126,7 @@ class _EngineCollector(Collector):
             "headway:blocks_used": ("KV blocks held by running sequences.", stats.blocks_used),
             "headway:blocks_cached": ("KV blocks that hold a prefix nobody runs on.", stats.blocks_cached),
             "headway:blocks_total": ("KV blocks.", stats.blocks_total),
+            "headway:tier_blocks": ("KV blocks kept in slower tiers.", stats.tier_blocks),
         }
         counters = {
             "vllm:prefix_cache_queries": ("Prompt tokens looked up.", stats.prefix_queries_total),
@@ -133,6 +134,7 @@ class _EngineCollector(Collector):
             "vllm:num_preemptions": ("Sequences preempted.", stats.preemptions_total),
             "vllm:spec_decode_num_draft_tokens": ("Tokens drafted.", stats.drafts_total),
             "vllm:spec_decode_num_accepted_tokens": ("Drafts accepted.", stats.drafts_accepted_total),
+            "headway:blocks_loaded": ("KV blocks that came back from slower tiers.", stats.blocks_loaded_total),
             "headway:steps": ("Steps run.", stats.steps_total),
             "headway:tokens_computed": (
                 "Tokens computed, prompts and recomputation included.",
