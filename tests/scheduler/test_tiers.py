@@ -8,6 +8,7 @@ from headway.scheduler.block_pool import BlockPool
 from headway.scheduler.config import CacheGroup, ConfigError, Tier
 from headway.scheduler.contract import DEVICE, Save
 from headway.scheduler.saves import DEVICE_SHARE, MAX_SAVES
+from headway.scheduler.transfers import MAX_TRIES
 
 from .drive import Drive, config, expected_output, request
 
@@ -144,6 +145,23 @@ def test_the_head_of_a_sequence_outlives_its_tail() -> None:
     serve(d, "b", OTHER)
     forget(d)
     assert serve(d, "c", PROMPT) == 3 * 4
+
+
+@pytest.mark.parametrize("why", ["fails", "expires", "is evicted"])
+def test_what_is_lost_again_and_again_before_its_request_runs_is_computed(why: str) -> None:
+    d = drive(Tier("dram", 20), kv_ttl_ns=5 if why == "expires" else None)  # A plan comes 10 ns after a load.
+    serve(d, "a", PROMPT)
+    forget(d)
+    d.add(request("b", PROMPT, 4))
+    for _ in range(MAX_TRIES):
+        d.run()
+        (number,) = d.body.transfers
+        d.finish_transfer(number, ok=why != "fails")
+        if why == "is evicted":
+            forget(d)
+    d.settle()
+    assert d.outputs["b"] == expected_output(request("b", PROMPT, 4))
+    assert sum(len(plan.loads) for plan in d.body.plans) == MAX_TRIES
 
 
 @pytest.mark.parametrize(("token_ns", "loads"), [(None, True), (100, True), (25, False)])

@@ -59,6 +59,10 @@ class Sequence:
     owner: Sequence | None = None
     """Whose blocks it waits for."""
     may_load: bool = True
+    load_start: int = -1
+    """The farthest block that a load for it began at."""
+    load_tries: int = 0
+    """Loads since that one, itself included."""
     scheduled_ns: int | None = None
     first_token_ns: int | None = None
     last_token_ns: int | None = None

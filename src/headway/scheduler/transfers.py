@@ -23,6 +23,8 @@ from headway.scheduler.tiers import Tiers
 
 MAX_TRANSFERS = 256
 MAX_TIER_KEYS = 1_000_000
+MAX_TRIES = 4
+"""Loads for one sequence from one block on: what is lost again each time, or never comes, is computed."""
 
 
 @dataclass(slots=True)
@@ -89,7 +91,7 @@ class Transfers:
         while tier is not None and stop < end and self._holding(sequence.keys[stop]) == tier:
             stop += 1
         stop = min(stop, start + self._cache.num_available())
-        if tier is None or stop == start or not self._pays(tier, stop - start):
+        if tier is None or stop == start or not self._pays(tier, stop - start) or not _tries(sequence, start):
             return None
         self._cache.used(sequence.keys[:start])  # Or the load could evict what it is to follow.
         blocks = tuple(ints(*pool.allocate(stop - start)) for pool in self._cache.pools)
@@ -150,3 +152,11 @@ class Transfers:
 
     def next_deadline_ns(self) -> int | None:
         return min((t.deadline_ns for t in self._active.values() if t.sequence is not None), default=None)
+
+
+def _tries(sequence: Sequence, start: int) -> bool:
+    """Whether one more load from here on is allowed."""
+    if start > sequence.load_start:
+        sequence.load_start, sequence.load_tries = start, 0
+    sequence.load_tries += 1
+    return sequence.load_tries <= MAX_TRIES
