@@ -16,12 +16,13 @@ import numpy as np
 
 from headway.arithmetic.experts import FloatArray
 from headway.arithmetic.parallelism import Parallelism
+from headway.arithmetic.spans import Ints
 from headway.arithmetic.step_shape import StepShape
 from headway.arithmetic.transfers import Transfer
 from headway.arithmetic.work import StepWork
 from headway.roofline import StepCost
 from headway.simulator.step_probes import Probes, VaryingOp, empty_shape
-from headway.simulator.step_time import Ints, Sums, TabulatedTime
+from headway.simulator.step_time import Sums, TabulatedTime
 
 Ends = list[tuple[StepShape, StepWork]]
 _MANY = 1 << 20

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from headway.arithmetic.spans import Span
 from headway.roofline import BOUNDS
-from headway.scheduler.contract import StepOutcome, StepPlan
+from headway.scheduler.contract import Ints, StepOutcome, StepPlan
 from headway.scheduler.facts import AnswerKeys
 from headway.simulator.step_time import Step, Steps
 from headway.simulator.token_gaps import TokenGaps
@@ -28,7 +27,6 @@ MAX_JUMP = 4096
 NO_TOKEN_YET = -1
 _NO_STEP_YET = -2
 
-Ints = npt.NDArray[np.int64]
 _FULL = Span()
 _NOTHING = Step(0, 0, 0)
 

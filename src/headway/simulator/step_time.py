@@ -12,10 +12,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from headway.arithmetic.attends import spans
-from headway.arithmetic.spans import Span
+from headway.arithmetic.spans import Ints, Span
 from headway.arithmetic.step_shape import StepShape
 from headway.arithmetic.work import StepWork, step_work
 from headway.roofline import StepCost, calibrated_cost, floor_cost
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from headway.catalog import System
     from headway.roofline import Coefficients
 
-Ints = npt.NDArray[np.int64]
 Sums = Sequence[Any]
 """By span: an integer each for one step, an array [k] for k steps."""
 

@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from headway.roofline import BOUNDS
-from headway.scheduler.contract import StepOutcome, StepPlan
+from headway.scheduler.contract import Ints, StepOutcome, StepPlan
 from headway.scheduler.ledger import share
 from headway.scheduler.scheduler import SchedulerStats
 from headway.simulator.record import Record, Work
@@ -22,7 +21,6 @@ from headway.simulator.work_table import WorkTable
 if TYPE_CHECKING:
     from headway.simulator.simulation import Setup
 
-Ints = npt.NDArray[np.int64]
 _FLOPS, _WEIGHT_BYTES, _KV_BYTES = range(3)
 _FIRST_BOUND = 3
 _COLUMNS = _FIRST_BOUND + len(BOUNDS)

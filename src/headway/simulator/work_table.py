@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from headway.arithmetic.attends import spans
-from headway.arithmetic.spans import Span
+from headway.arithmetic.experts import FloatArray
+from headway.arithmetic.spans import Ints, Span
 from headway.arithmetic.work import StepWork, step_work
 from headway.simulator.step_probes import empty_shape
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from headway.arithmetic.formats import Precision
     from headway.arithmetic.shape import ModelShape
 
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 _MANY = 1 << 20
 
 
@@ -106,7 +104,7 @@ def _full_attention(each: tuple[int, int, int], starts: Ints, counts: Ints, step
     return pairs * pair_flops, reads * read_bytes + tokens * write_bytes
 
 
-def _attention_flops(unit: _Unit, pairs: Ints, reads: Ints, tokens: Ints) -> Floats:
+def _attention_flops(unit: _Unit, pairs: Ints, reads: Ints, tokens: Ints) -> FloatArray:
     """The cheaper way for all rows together."""
     direct = np.asarray(pairs * unit.pair_flops, np.float64)
     if not unit.expand_flops:
