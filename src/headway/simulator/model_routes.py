@@ -16,16 +16,9 @@ class ModelRoutes:
 
     def __init__(self, serves: Sequence[str]) -> None:
         self.patterns = list(dict.fromkeys(serves))
-        self._chosen: dict[str, str] = {}
 
     def of(self, call: Call) -> str:
         """The first pattern that fits. Raises WorkloadError if none does."""
-        chosen = self._chosen.get(call.model)
-        if chosen is None:
-            chosen = self._chosen[call.model] = self._find(call)
-        return chosen
-
-    def _find(self, call: Call) -> str:
         for pattern in self.patterns:
             if pattern != ANY and fnmatchcase(call.model, pattern):
                 return pattern

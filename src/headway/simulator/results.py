@@ -184,7 +184,7 @@ class _Totals:
 
 @dataclass(slots=True)
 class Results:
-    """Takes records one by one and keeps only what quantiles need: 40 bytes a record."""
+    """Takes records one by one and keeps only what quantiles need: 32 bytes a record."""
 
     slo: Slo = field(default_factory=Slo)
     _queue_ns: array[int] = field(default_factory=lambda: array("q"))

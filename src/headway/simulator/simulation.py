@@ -43,9 +43,13 @@ Batching = Literal["continuous", "static"]
 Reservation = Literal["demand", "worst_case"]
 HOST_GAP_S = 0.0002
 """Between the steps of the floor, which has no host of its own: what a lean engine's loop takes."""
+LOAD_TIMEOUT_NS = 30_000_000_000
+"""Who has waited so long for KV from a tier computes it instead."""
 
 
 class Sink(Protocol):
+    """Is given each call's record as it ends."""
+
     def add(self, record: Record) -> None: ...
 
 
@@ -78,8 +82,6 @@ class Setup:
     """Memories below a replica that keep its KV, nearest first."""
     kv_ttl_s: float | None = None
     """For how long KV that nobody uses stays on the device; None: until there is no room."""
-    load_timeout_s: float = 30.0
-    """Who has waited so long for KV from a tier computes it instead."""
     batching: Batching = "continuous"
     reservation: Reservation = "demand"
     jumps: bool = True
@@ -90,9 +92,9 @@ class Setup:
     round_trip_s: float = 0.0
     """Between clients and the fleet, where no regions are said."""
     region: str = ""
+    """Of a pool."""
     serves: str = ANY
     """A pattern of the models, as the trace names them, that are asked of these replicas."""
-    """Of a pool."""
     regions: Regions | None = None
     faults: tuple[Fault, ...] = ()
     random_faults: RandomFaults | None = None
@@ -122,7 +124,7 @@ class Setup:
             prefix_caching=self.prefix_caching or self.role == "decode",
             tiers=tuple(tier.tier(self.kv_block_bytes) for tier in self.tiers),
             kv_ttl_ns=None if self.kv_ttl_s is None else round(self.kv_ttl_s * 1e9),
-            transfer_timeout_ns=round(self.load_timeout_s * 1e9),
+            transfer_timeout_ns=LOAD_TIMEOUT_NS,
             token_ids=False,
             late_blocks=self.jumps,
             batching=self.batching,

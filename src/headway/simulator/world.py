@@ -35,10 +35,10 @@ class World:
         heappush(heap, (time_ns, priority, self._num_events, action, arguments))
         self._num_events += 1
 
-    def run(self, until_ns: int | None = None) -> None:
-        """Until nothing is left to happen, or (exclusive) until a time."""
+    def run(self) -> None:
+        """Until nothing is left to happen."""
         heap, asides = self._heap, self._asides
-        while heap and (until_ns is None or heap[0][0] < until_ns):
+        while heap:
             source = asides if asides and asides[0] < heap[0] else heap
             self.now_ns, _, _, action, arguments = heappop(source)
             action(*arguments)
