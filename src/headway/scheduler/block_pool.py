@@ -91,11 +91,12 @@ class BlockPool:
         self.hold(blocks)
         return blocks
 
-    def touch(self, block: int) -> None:
-        """Used now: it will be evicted as the last."""
-        if block in self._cached:
-            self._cached[block] = self.now_ns
-            self._cached.move_to_end(block)
+    def touch(self, keys: Iterable[bytes]) -> None:
+        """Those that are valid here are used now. The tail first, so that it is evicted before the head."""
+        for key in reversed(list(keys)):
+            if (block := self._index.get(key)) is not None and block in self._cached:
+                self._cached[block] = self.now_ns
+                self._cached.move_to_end(block)
 
     def num_evictable(self, blocks: Sequence[int]) -> int:
         return sum(block in self._cached for block in blocks)

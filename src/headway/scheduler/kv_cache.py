@@ -54,11 +54,9 @@ class KVCache:
             pool.at(now_ns)
 
     def used(self, keys: Iterable[bytes]) -> None:
-        """The tail first, so that it goes before the head."""
-        for key in reversed(list(keys)):
-            for pool in self.pools:
-                if (block := pool.find(key)) is not None:
-                    pool.touch(block)
+        """Now."""
+        for pool in self.pools:
+            pool.touch(keys)
 
     # What is here
 

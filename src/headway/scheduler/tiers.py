@@ -50,8 +50,6 @@ class Tiers:
             self.pools[tier].release(blocks)
 
     def used(self, keys: Iterable[bytes]) -> None:
-        """The tail first, so that it goes before the head."""
-        for key in reversed(list(keys)):
-            for pool in self.pools.values():
-                if (block := pool.find(key)) is not None:
-                    pool.touch(block)
+        """Now."""
+        for pool in self.pools.values():
+            pool.touch(keys)
