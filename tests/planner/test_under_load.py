@@ -81,22 +81,27 @@ def test_prompts_never_come_free(prompt: int, output: int, fitted: bool) -> None
     step = where.cost(where.decode_shape(batch, lengths.middle))
     cost, load = where.prompt(prompt), loaded(batch, lengths, where)
     drafted = where.fitted.serving.tokens_per_step if where.fitted else 1.0
-    assert (load.rate < batch / step.step_s * drafted * (1 + 1 / output)).all()
-    assert (load.rate <= batch * output / (load.ttft_s + (output - 1) * load.tpot_s) * (1 + 1e-9)).all()
+    assert (load.tokens_per_s < batch / step.step_s * drafted * (1 + 1 / output)).all()
+    assert (load.tokens_per_s <= batch * output / (load.ttft_s + (output - 1) * load.tpot_s) * (1 + 1e-9)).all()
     assert (load.ttft_s >= cost.alone_s).all()
     compute_s = step.compute_s / batch * output + cost.busy_s[0] * (batch - 1) / batch
-    assert (load.rate / output * compute_s <= 1 + 1e-9).all()
+    assert (load.tokens_per_s / output * compute_s <= 1 + 1e-9).all()
 
 
 def test_a_longer_prompt_and_a_fuller_engine_take_longer() -> None:
     batch = np.array([1, 8, 64, 256])
     short, long = (loaded(batch, Lengths(prompt, 0, 512)) for prompt in (1000, 8000))
-    for faster, slower in ((short.tpot_s[1:], long.tpot_s[1:]), (short.ttft_s, long.ttft_s), (long.rate, short.rate)):
+    pairs = (
+        (short.tpot_s[1:], long.tpot_s[1:]),
+        (short.ttft_s, long.ttft_s),
+        (long.tokens_per_s, short.tokens_per_s),
+    )
+    for faster, slower in pairs:
         assert (faster < slower).all()
     for each in (long.tpot_s, long.ttft_s):
         assert (np.diff(each) > 0).all()
     cached = loaded(batch, Lengths(8000, 7000, 512))
-    assert (cached.rate > long.rate).all()
+    assert (cached.tokens_per_s > long.tokens_per_s).all()
     assert (cached.ttft_s < long.ttft_s).all()
 
 
@@ -118,7 +123,7 @@ def test_pools_keep_up_with_one_another(fitted: bool) -> None:
         pools = sweep.pools
         assert pools is not None
         each_s = np.array([replace(sweep.where, cut=pool.where.cut).prompt(CHAT.new).each_s for pool in pools.pools])
-        requests_per_s = sweep.load.rate * pools.decode_replicas / CHAT.output
+        requests_per_s = sweep.load.tokens_per_s * pools.decode_replicas / CHAT.output
         busy = requests_per_s * each_s[pools.chosen]
         assert (busy <= pools.prefill_replicas * BUSIEST * (1 + 1e-6)).all()
         assert (sweep.chips <= 16).all()
@@ -132,7 +137,7 @@ def test_no_other_number_of_replicas_would_take_fewer_chips() -> None:
     for sweep in (s for s in swept(CHAT, max_chips=8) if s.kind == "split"):
         assert sweep.pools is not None
         for j in range(0, len(sweep.batches), 9):
-            need = sweep.load.rate[j] / CHAT.output
+            need = sweep.load.tokens_per_s[j] / CHAT.output
             decode, chips = sweep.where.cut.chips, sweep.chips[j] / sweep.pools.decode_replicas[j]
             for pool, d in itertools.product(sweep.pools.pools, range(1, 9)):
                 p = max(1, math.ceil(need * pool.prompt.each_s * d / pool.busiest - 1e-9))
@@ -220,4 +225,4 @@ def test_the_scheduler_itself_serves_at_the_planned_rate(concurrency: int) -> No
     assert result.exit_code == 0, result.output
     seen = json.loads(result.stdout)
     assert load.tpot_s[0] == pytest.approx(seen["tpot_s"]["mean"], rel=0.1)
-    assert load.rate[0] == pytest.approx(seen["output_tokens_per_s"], rel=0.1)
+    assert load.tokens_per_s[0] == pytest.approx(seen["output_tokens_per_s"], rel=0.1)

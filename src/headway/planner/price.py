@@ -96,7 +96,7 @@ def price_report(where: Deployment, work: Workload, owner: Owner, rates: Rates |
     decode = where.decode_chip_s(work.prompt, work.output, work.batch) / owner.utilisation
     hourly = owner.usd_per_chip_hour
     per_request = (prefill + decode) * hourly / 3600
-    input_usd = usd_per_mtok(hourly, 1, (work.new) / prefill)
+    input_usd = usd_per_mtok(hourly, 1, work.new / prefill)
     output_usd = usd_per_mtok(hourly, 1, work.output / decode) if decode else 0.0
     revenue = None if rates is None else rates.revenue_usd(work)
     requests = 3600 / (prefill + decode)

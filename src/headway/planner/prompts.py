@@ -18,6 +18,8 @@ _NOT_MEMORY = np.array([1.0, 0.0, 1.0, 1.0])
 
 @dataclass(frozen=True, slots=True)
 class PromptCost:
+    """Of prompts that are alike."""
+
     alone_s: float
     """One prompt with nothing beside it, from its start to its first token."""
     each_s: float

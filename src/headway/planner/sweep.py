@@ -77,7 +77,7 @@ class Sweep:
     def throughput(self) -> FloatArray:
         """Tokens/s a chip."""
         made = 1 if self.pools is None else self.pools.decode_replicas
-        return np.asarray(self.load.rate * made / self.chips)
+        return np.asarray(self.load.tokens_per_s * made / self.chips)
 
     @property
     def interactivity(self) -> FloatArray:
@@ -172,7 +172,7 @@ def sweeps(
         for precision in precisions:
             fit = fits.get(system.chip.name)
             tried = (Deployment(name, model, system, precision, cut, fit) for cut in cuts(model, system, max_chips))
-            found += _decoding(tried, load) if isinstance(load, int) else serving(tried, load, max_chips, ttft_s)
+            found += _decoding(tried, load) if isinstance(load, int) else _serving(tried, load, max_chips, ttft_s)
     return found
 
 
@@ -182,7 +182,7 @@ def _decoding(tried: Iterator[Deployment], context: int) -> Iterator[Sweep]:
         yield Sweep(where, "decode", batches, most, load)
 
 
-def serving(tried: Iterator[Deployment], lengths: Lengths, max_chips: int, ttft_s: float | None) -> Iterator[Sweep]:
+def _serving(tried: Iterator[Deployment], lengths: Lengths, max_chips: int, ttft_s: float | None) -> Iterator[Sweep]:
     """All of one system and format: they have one fit, and share what computes prompts."""
     rooms, found = [], []
     for where, most, batches, step in _steps(tried, lengths.middle):

@@ -21,16 +21,17 @@ PERFECT = Serving()
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """[N], a batch each. `rate`: output tokens/s of the replica."""
+    """[N], a batch each."""
 
     tpot_s: FloatArray
     ttft_s: FloatArray
-    rate: FloatArray
+    tokens_per_s: FloatArray
+    """Output of the replica."""
     bounds: tuple[str, ...]
 
     def part(self, start: int, end: int) -> Load:
         each = slice(start, end)
-        return Load(self.tpot_s[each], self.ttft_s[each], self.rate[each], self.bounds[each])
+        return Load(self.tpot_s[each], self.ttft_s[each], self.tokens_per_s[each], self.bounds[each])
 
 
 @dataclass(frozen=True, slots=True)
