@@ -23,11 +23,10 @@ from headway.scheduler.scheduler import Scheduler, SchedulerStats
 from headway.scheduler.sequence import Finished
 
 VERSION = 1
-
-
+# Numbers that 64 bits hold, even when some are added up.
 Ns = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
 Whole = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
-Token = Annotated[int, msgspec.Meta(ge=-(1 << 31), lt=1 << 31)]
+Int32 = Annotated[int, msgspec.Meta(ge=-(1 << 31), lt=1 << 31)]
 
 
 class Record(msgspec.Struct, frozen=True, tag_field="event", tag=str.lower):
@@ -49,10 +48,10 @@ class Add(Record, frozen=True):
     id: str
     num_prompt_tokens: Whole
     max_tokens: Whole
-    tokens: list[Token] | None
+    tokens: list[Int32] | None
     num_tokens: Whole
     block_keys: list[str]
-    stop_token_ids: tuple[Token, ...]
+    stop_token_ids: tuple[Int32, ...]
     priority: Whole
     session: str | None
     salt: str
@@ -98,9 +97,9 @@ class Commit(Record, frozen=True):
     done_ns: Ns
     device_ns: Ns
     steps: Whole
-    token_ids: list[Token]
-    accepted: list[Token] | None = None
-    failed: list[Token] | None = None
+    token_ids: list[Int32]
+    accepted: list[Int32] | None = None
+    failed: list[Int32] | None = None
     error: str | None = None
 
 
