@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from headway.scheduler.sequence import Finished
 
 HEARTBEAT_S = 2.0
-
-
 COPY_WAIT_S = 0.005
 """How long the loop sits by transfers when there is nothing to run, until it looks for messages."""
 

@@ -11,8 +11,6 @@ from headway.scheduler.config import CacheGroup, SchedulerConfig, Speculation, T
 
 _CPU_STEP_TOKENS = 512
 _ACCELERATOR_STEP_TOKENS = 2048
-
-
 MEMORY = "dram"
 
 
