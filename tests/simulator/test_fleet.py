@@ -11,7 +11,8 @@ from headway.simulator.block_keys import BlockKeys
 from headway.simulator.executor import ModelledExecutor
 from headway.simulator.fleet import FleetConfig
 from headway.simulator.pools import Pool
-from headway.simulator.results import PoolUse, Price, Quantiles, Results, Slo, quantiles
+from headway.simulator.price import Price
+from headway.simulator.results import PoolUse, Quantiles, Results, Slo, quantiles
 from headway.simulator.router import Load, PrefixAware, Router, SessionAffinity, make_router
 from headway.simulator.token_gaps import TokenGaps
 from headway.workload.call import Call, Workload, WorkloadError

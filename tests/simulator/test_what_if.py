@@ -16,8 +16,8 @@ from headway.scheduler.contract import StepOutcome, StepPlan
 from headway.scheduler.request import Request
 from headway.scheduler.scheduler import Scheduler
 from headway.scheduler.step_log import Header, Recorder
+from headway.simulator.price import Price
 from headway.simulator.recorded import LoggedStep, RecordedTimer
-from headway.simulator.results import Price
 from headway.simulator.what_if import changed, parse_changes, read_logged, what_if
 from headway.workload.call import WorkloadError
 

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
     from headway.catalog import Catalog
     from headway.simulator.executor import Timer
-    from headway.simulator.results import Price, Slo
+    from headway.simulator.price import Price
+    from headway.simulator.results import Slo
     from headway.simulator.simulation import Setup, Sink
     from headway.simulator.work_receipts import WorkReceipts
     from headway.workload.call import Workload

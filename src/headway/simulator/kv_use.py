@@ -10,6 +10,7 @@ from headway.scheduler.contract import DEVICE
 from headway.scheduler.memory_use import MemoryUse
 from headway.simulator.links import TierLinks
 from headway.simulator.pools import Pool
+from headway.simulator.price import added
 
 HOUR_S = 3600.0
 
@@ -64,8 +65,5 @@ def _use(pool: Pool, links: TierLinks, memory: MemoryUse, duration_s: float) -> 
 
 
 def _total(name: str, uses: list[KVUse]) -> KVUse:
-    sums: list[float | None] = []
-    for field in fields(KVUse)[1:]:
-        values = [getattr(use, field.name) for use in uses]
-        sums.append(None if None in values else sum(values))
+    sums = [added(getattr(use, field.name) for use in uses) for field in fields(KVUse)[1:]]
     return KVUse(name, *sums)  # type: ignore[arg-type]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from headway.scheduler.receipt import Receipt
+from headway.simulator.price import added
 from headway.workload.call import Call
 
 
@@ -128,6 +129,4 @@ def row(
 
 
 def _charged(record: Record, per_s: Sequence[float | None]) -> float | None:
-    amounts = [None if (each := per_s[pool]) is None else ns / 1e9 * each for pool, ns in record.charged_ns]
-    known = [amount for amount in amounts if amount is not None]
-    return sum(known) if len(known) == len(amounts) else None
+    return added(None if (each := per_s[pool]) is None else ns / 1e9 * each for pool, ns in record.charged_ns)

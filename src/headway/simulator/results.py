@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from headway.simulator.executor import ModelledExecutor, bound_shares
 from headway.simulator.kv_use import KVUse
+from headway.simulator.price import Price, added
 from headway.simulator.record import Record
 from headway.simulator.token_gaps import TokenGaps
 
@@ -49,27 +50,6 @@ def quantiles(values: Iterable[float], scale: float = 1.0) -> Quantiles:
         return Quantiles(None, None, None, None, None)
     rank = [ordered[max(0, math.ceil(q * len(ordered)) - 1)] * scale for q in (0.5, 0.9, 0.99, 1.0)]
     return Quantiles(math.fsum(ordered) / len(ordered) * scale, *rank)
-
-
-@dataclass(frozen=True, slots=True)
-class Price:
-    """Of one chip, or of several. None: not published."""
-
-    power_w: float | None
-    usd_per_hour: float | None
-
-    def times(self, chips: int) -> Price:
-        watts, usd = self.power_w, self.usd_per_hour
-        return Price(None if watts is None else watts * chips, None if usd is None else usd * chips)
-
-    def plus(self, other: Price) -> Price:
-        """Not published if one of the two is not."""
-        watts, usd = _sum((self.power_w, other.power_w)), _sum((self.usd_per_hour, other.usd_per_hour))
-        return Price(watts, usd)
-
-    @property
-    def usd_per_s(self) -> float | None:
-        return None if self.usd_per_hour is None else self.usd_per_hour / 3600
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +212,7 @@ class Results:
         each = tuple(self._of_pool(number, pool, duration_s) for number, pool in enumerate(pools))
         chips, busy_s = sum(pool.chips for pool in each), sum(pool.busy_s for pool in each)
         tpot_s = quantiles(self._tpot_ns, 1e-9)
-        energy_j, cost_usd = _sum(p.energy_j for p in each), _sum(p.cost_usd for p in each)
+        energy_j, cost_usd = added(p.energy_j for p in each), added(p.cost_usd for p in each)
         return Summary(
             calls=self.num_records,
             finished=self._reasons["stop"],
@@ -267,7 +247,7 @@ class Results:
             energy_j=energy_j,
             energy_j_per_output_token=None if energy_j is None else _ratio(energy_j, total.output),
             cost_usd=cost_usd,
-            charged_usd=_sum(p.charged_usd for p in each),
+            charged_usd=added(p.charged_usd for p in each),
             usd_per_mtok_output=None if cost_usd is None else _ratio(cost_usd * 1e6, total.output),
             handed_over_bytes=sum(pool.received_bytes for pool in each),
             pools=each,
@@ -299,12 +279,6 @@ def _gap_quantiles(executors: list[ModelledExecutor]) -> Quantiles:
     for executor in executors:
         gaps.merge(executor.gaps)
     return Quantiles(gaps.mean_s(), *(gaps.quantile_s(q) for q in (0.5, 0.9, 0.99, 1.0)))
-
-
-def _sum(amounts: Iterable[float | None]) -> float | None:
-    """None as soon as one is unknown."""
-    known = list(amounts)
-    return None if None in known else sum(amount for amount in known if amount is not None)
 
 
 def _ratio(part: float, whole: float) -> float:

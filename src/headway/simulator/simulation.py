@@ -21,9 +21,10 @@ from headway.simulator.handover import Parcel, Port
 from headway.simulator.kv_memory import USABLE, cache_group_blocks
 from headway.simulator.model_routes import ANY
 from headway.simulator.pools import Pool, Role
+from headway.simulator.price import Price
 from headway.simulator.record import Record
 from headway.simulator.regions import Regions
-from headway.simulator.results import PoolUse, Price, Results, Slo, Summary
+from headway.simulator.results import PoolUse, Results, Slo, Summary
 from headway.simulator.split_time import FeedForwardSide, SplitTime
 from headway.simulator.staged_time import step_timer
 from headway.simulator.tier_memory import TierMemory, kv_block_bytes

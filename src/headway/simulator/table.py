@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headway.simulator.price import Price
 from headway.simulator.record import COLUMNS, Cell, Record, row
-from headway.simulator.results import Price
 from headway.simulator.whole_file import WholeFile
 from headway.simulator.work_receipts import WorkReceipts
 
@@ -27,6 +27,8 @@ SCHEMA = pa.schema([pa.field(column, _type(column)) for column in COLUMNS])
 
 
 class RecordTable(WholeFile):
+    """Records as they come: a row each."""
+
     def __init__(self, path: Path, prices: Sequence[Price], receipts: WorkReceipts) -> None:
         """`prices` of a replica of each pool; `receipts` observe the run. Raises WorkloadError if the file cannot be
         made.

@@ -22,9 +22,10 @@ from headway.scheduler.step_log import Add, Commit, Ended, Header, Plan
 from headway.simulator.executor import Timer
 from headway.simulator.fleet import Fleet, FleetConfig
 from headway.simulator.pools import Pool
+from headway.simulator.price import Price
 from headway.simulator.record import Record
 from headway.simulator.recorded import LoggedStep, RecordedTimer, pairs_of
-from headway.simulator.results import Price, Quantiles, quantiles
+from headway.simulator.results import Quantiles, quantiles
 from headway.workload.call import Workload, WorkloadError, start_s
 from headway.workload.step_log_trace import log_lines, read_step_log
 
