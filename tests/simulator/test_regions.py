@@ -113,6 +113,7 @@ def test_ttft_includes_the_way() -> None:
         ((*POOLS, *CLIENTS, "--way", "seoul=1"), "it is not A-B=TIME"),
         ((*POOLS, *CLIENTS, "--way", "seoul-oregon=fast"), "'fast' is not a valid seconds"),
         ((*POOLS, *CLIENTS, "--round-trip", "1s"), "choose one"),
+        ((*POOLS, *CLIENTS, "--way", "oregon-seoul=1"), "--way: each pair of regions once"),
         (("--way", "a-b=1"), "--way needs --clients"),
         (("--spill", "2"), "--spill needs --clients"),
         (CLIENTS, "each pool needs a region too"),

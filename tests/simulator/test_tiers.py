@@ -116,7 +116,7 @@ def test_the_command_keeps_kv_in_tiers() -> None:
         ("dram,colour=red", "'colour=red' is not one of"),
         ("dram,size=big", "size: 'big' is not a size"),
         ("dram,ttl=-1s", "ttl: "),
-        ("dram,size=1kB", "kv_tier dram: num_blocks must be at least 1"),
+        ("dram,size=1kB", "--tier dram: num_blocks must be at least 1"),
     ],
 )
 def test_a_tier_that_is_none_is_one_line(spec: str, words: str) -> None:

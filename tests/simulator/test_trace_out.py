@@ -211,6 +211,8 @@ def test_bad_places_get_one_line(tmp_path: Path) -> None:
         result = called("--trace", AZURE, "--requests", 3, "--trace-out", path)
         assert result.exit_code
         assert words in result.output
+    chart = tmp_path / "c.svg"
+    assert "same file" in called("--requests", 1, "--chart", chart, "--trace-out", chart).output
 
 
 def test_a_real_runs_log_becomes_a_trace(tmp_path: Path) -> None:

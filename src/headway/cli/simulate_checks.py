@@ -21,6 +21,7 @@ FIELDS = {
     "max_step_tokens": "--chunk",
     "max_context": "--context",
     "host_gap_s": "--host-gap",
+    "kv_tier": "--tier",
 }
 """Of the configuration, as the options here are called."""
 

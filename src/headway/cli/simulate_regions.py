@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from headway.simulator.regions import Regions
 
 MOST = 64
-"""Regions, and more than enough pairs of them."""
+"""Regions."""
 
 
 def region_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -56,7 +56,9 @@ def regions_of(options: Mapping[str, Any]) -> Regions | None:
     names = [name for name, _ in shares]
     if len(set(names)) < len(names) or len(names) > MOST:
         raise click.UsageError(f"--clients: each region once, and at most {MOST}")
-    ways = dict(_way(text) for text in options["ways"][: MOST * MOST])
+    ways = dict(_way(text) for text in options["ways"])
+    if len(ways) < len(options["ways"]):
+        raise click.UsageError("--way: each pair of regions once; it is there and back")
     return Regions(shares, ways, options["spill"], options["seed"])
 
 

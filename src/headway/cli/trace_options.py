@@ -44,7 +44,7 @@ def tracing(options: dict[str, Any]) -> Iterator[TraceOut | None]:
     from headway.simulator.trace_out import TraceOut
 
     asked = click.get_current_context().params
-    for other in ("out", "trace", "replay"):
+    for other in ("out", "chart", "trace", "replay"):
         if asked[other] is not None and asked[other].absolute() == path.absolute():
             raise click.UsageError(f"--trace-out and --{other} name the same file: {path}")
     with TraceFile(path, options["trace_limit"]) as file:
