@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -110,7 +110,7 @@ def charted(command: Command) -> Command:
     return CHART(TITLE(command))
 
 
-def draw(spec: Callable[[], dict[str, Any]], chart: Path | None) -> None:
+def draw(spec: Callable[[], Mapping[str, Any]], chart: Path | None) -> None:
     """Only where a chart is asked for."""
     if chart is None:
         return

@@ -28,9 +28,7 @@ def drawing(options: Mapping[str, Any], about: Mapping[str, Any], table: Sink | 
 
 def write(spec: Mapping[str, Any], path: Path) -> None:
     """Raises ClickException for a chart that cannot be drawn or kept."""
-    from headway.cli.plan_deployment import drawn
-    from headway.report.rendering import write_chart
+    from headway.cli.plan_deployment import draw
 
-    with drawn():
-        write_chart(spec, path)
+    draw(lambda: spec, path)
     click.echo(f"Wrote {path}", err=True)

@@ -12,6 +12,8 @@ from headway.bench.metrics import METRICS, Metric
 from headway.bench.quantiles import LEVELS, Floats
 from headway.report.cases import LEVEL_NAMES, Case
 
+SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
+"""A name of the format; nothing is fetched from it."""
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F", "#000000")
 """Okabe and Ito's, to be told apart by any eye; after eight they begin again."""
 MAX_POINTS = 300
@@ -215,7 +217,7 @@ def _series(case: Case) -> str:
 
 def _spec(rows: list[dict[str, Any]], layers: list[dict[str, Any]]) -> dict[str, Any]:
     return {
-        "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
+        "$schema": SCHEMA,
         "width": WIDTH,
         "height": HEIGHT,
         "data": {"values": rows},

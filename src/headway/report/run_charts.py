@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headway.bench.quantiles import Floats
-from headway.report.charts import COLOURS, MAX_POINTS
-from headway.report.sweep_charts import SCHEMA
+from headway.report.charts import COLOURS, MAX_POINTS, SCHEMA
 
 if TYPE_CHECKING:
     from headway.simulator.record import Record

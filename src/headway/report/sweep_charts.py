@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headway.report.charts import COLOURS, pareto
+from headway.report.charts import COLOURS, SCHEMA, pareto
 from headway.report.measures import MEASURES, Measure, MeasureError, measure
 
-SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 FRONTIER = ("interactivity", "throughput")
 WIDE = 30.0
 """An axis over more than so many times its least value is logarithmic."""
@@ -20,6 +19,8 @@ Point = tuple[Mapping[str, Any], Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
+    """What a chart shows where."""
+
     x: str | Measure
     """A swept option, or a figure."""
     y: str | Measure
