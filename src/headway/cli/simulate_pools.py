@@ -126,11 +126,6 @@ def _converted(name: str, value: str, text: str) -> Any:
         raise click.UsageError(f"--pool {text!r}: {name}: {error.message}") from None
 
 
-def fleet_text(setup: Setup) -> str:
-    """What it runs on, in words."""
-    return " and ".join(f"{p.num_replicas} x {chips_text(p)}{_place_text(p)}" for p in setup.all_pools)
-
-
 def _place_text(pool: Setup) -> str:
     parts = {" to ": pool.role.removeprefix("mixed"), " in ": pool.region, " for ": pool.serves}
     return "".join(word + value for word, value in parts.items() if value)
@@ -144,5 +139,5 @@ def described_fleet(setup: Setup) -> Mapping[str, Any]:
         "chip": ", ".join(dict.fromkeys(p.system.chip.name for p in pools)),
         "chips": sum(p.chips * p.num_replicas for p in pools),
         "replicas": sum(p.num_replicas for p in pools),
-        "fleet": fleet_text(setup),
+        "fleet": " and ".join(f"{p.num_replicas} x {chips_text(p)}{_place_text(p)}" for p in pools),
     }

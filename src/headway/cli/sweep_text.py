@@ -74,8 +74,8 @@ def show_sweep(axes: Sequence[str], rows: Sequence[Row], total: int, as_json: bo
 
 
 def _point(row: Row) -> dict[str, Any]:
-    said = {"error": row.ended.error} if row.ended.error else {"result": row.ended.result}
-    return {"values": dict(row.point.values), **said}
+    ended = {"error": row.ended.error} if row.ended.error else {"result": row.ended.result}
+    return {"values": dict(row.point.values), **ended}
 
 
 def _cell(measure: Measure, result: Mapping[str, Any]) -> str:

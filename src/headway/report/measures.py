@@ -32,6 +32,8 @@ class MeasureError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Measure:
+    """One figure of a result."""
+
     name: str
     path: tuple[str, ...]
     """Keys, one in the other."""

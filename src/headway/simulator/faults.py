@@ -24,6 +24,8 @@ Thing = tuple[What, int]
 
 @dataclass(frozen=True, slots=True)
 class Fault:
+    """Raises WorkloadError for a time that is none."""
+
     what: What
     at_s: float
     for_s: float | None = None

@@ -26,6 +26,8 @@ from headway.workload.call import Call, Workload, WorkloadError
 
 @dataclass(frozen=True, slots=True)
 class FleetConfig:
+    """Raises WorkloadError for pools, regions and hand-overs that do not go together."""
+
     pools: tuple[Pool, ...]
     """Whose blocks have one size."""
     router: str = "round-robin"

@@ -22,6 +22,8 @@ Role = Literal["mixed", "prefill", "decode"]
 
 @dataclass(frozen=True, slots=True)
 class Pool:
+    """Raises WorkloadError for no replicas."""
+
     num_replicas: int
     scheduler: SchedulerConfig
     timer: Timer

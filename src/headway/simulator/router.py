@@ -35,6 +35,8 @@ class Load:
 
 
 class Router(ABC):
+    """Chooses among replicas, and may remember what it chose."""
+
     @abstractmethod
     def choose(self, request: Request, loads: Sequence[Load]) -> Load:
         """One of `loads`, which are never none."""

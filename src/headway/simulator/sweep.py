@@ -66,7 +66,6 @@ class Place(Protocol):
 
     def __call__(self, run: Run, points: Sequence[Values]) -> Iterator[tuple[int, Ended]]:
         """Each point's index once, as it ends. Closed early, it ends what is in progress."""
-        ...
 
 
 def grid(axes: Mapping[str, Sequence[Any]], identity: Callable[[Values], Any] = dict) -> list[Point]:
