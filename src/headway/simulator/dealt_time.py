@@ -7,7 +7,7 @@ it is asked of the cost model, never written anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ from headway.arithmetic.transfers import Transfer
 from headway.arithmetic.work import StepWork
 from headway.roofline import StepCost
 from headway.simulator.step_probes import Probes, VaryingOp, empty_shape
-from headway.simulator.step_time import Sums, TabulatedTime
+from headway.simulator.step_time import Choice, Counts, Sums, TabulatedTime
 
 Ends = list[tuple[StepShape, StepWork]]
 _MANY = 1 << 20
@@ -116,17 +116,8 @@ class DealtTime(TabulatedTime):
 
     # Asked for each step
 
-    def parts(
-        self,
-        tokens: int,
-        sequences: int,
-        sampled: int,
-        pairs: Sums,
-        reads: Sums,
-        writes: Sums,
-        larger: Callable[[Any, Any], Any],
-        smaller: Callable[[Any, Any], Any],
-    ) -> tuple[Any, float, tuple[Any, ...]]:
+    def parts(self, step: Counts, larger: Choice, smaller: Choice) -> tuple[Any, float, tuple[Any, ...]]:
+        tokens, sequences, sampled, pairs, reads, writes = step
         share = -(-sequences // self._cut.data) / max(sequences, 1)
         here = share / self._cut.context
         seen = max(tokens * here, min(tokens, 1))
@@ -150,7 +141,7 @@ class DealtTime(TabulatedTime):
         x = 1 / max(seen, 1)
         return fixed + [(compute[tokens].at(x), memory[tokens].at(x)) for compute, memory in self._experts]
 
-    def _exchanged_s(self, tokens: int, share: float, reads: Sums, larger: Any, smaller: Any) -> Any:
+    def _exchanged_s(self, tokens: int, share: float, reads: Sums, larger: Choice, smaller: Choice) -> Any:
         total_s: Any = 0.0
         for latency_s, token_s, entry_s in self._exchanges:
             asked_s = tokens * token_s

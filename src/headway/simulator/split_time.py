@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,9 +13,9 @@ from headway.arithmetic.work import step_work
 from headway.roofline import Coefficients
 from headway.roofline.split import FEED_FORWARD, MAX_MICRO_BATCHES, hop_link, hops_s, side_time
 from headway.simulator.dealt_time import EXCHANGE, DealtTime
-from headway.simulator.staged_time import Counts, micro_batch
+from headway.simulator.staged_time import micro_batch
 from headway.simulator.step_probes import empty_shape
-from headway.simulator.step_time import Step, Steps
+from headway.simulator.step_time import Choice, Counts, Step, Steps
 
 if TYPE_CHECKING:
     from headway.arithmetic.formats import Precision
@@ -130,9 +129,9 @@ class SplitTime:
         """Micro-batches at most: none of attention's data groups is without a row as long as there are enough."""
         return min(MAX_MICRO_BATCHES, max(1, step[1] // self._groups))
 
-    def _round(self, number: int, step: Counts, larger: Callable[..., Any], smaller: Callable[..., Any]) -> _Round:
+    def _round(self, number: int, step: Counts, larger: Choice, smaller: Choice) -> _Round:
         part = micro_batch(number, *step)
-        attention_s, _, mine = self._attention.parts(*part, larger=larger, smaller=smaller)
+        attention_s, _, mine = self._attention.parts(part, larger, smaller)
         compute_s, memory_s, feed_forward_s = self._feed_forward[part[0]]
         crossing_s = self._hops_s[part[0]]
         side_s = larger(attention_s, feed_forward_s)

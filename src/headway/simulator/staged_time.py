@@ -8,7 +8,7 @@ import numpy as np
 
 from headway.arithmetic.parallelism import fullest_stage
 from headway.simulator.dealt_time import DealtTime
-from headway.simulator.step_time import Step, Steps, StepTime, Sums
+from headway.simulator.step_time import Counts, Step, Steps, StepTime, Sums
 
 if TYPE_CHECKING:
     from headway.arithmetic.formats import Precision
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from headway.catalog import System
     from headway.roofline import Coefficients
     from headway.simulator.executor import Timer
-
-Counts = tuple[int, int, int, Sums, Sums, Sums]
-"""Tokens, sequences, sampled rows; pairs, reads and writes by span."""
 
 
 def step_timer(

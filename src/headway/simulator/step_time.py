@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 
 Sums = Sequence[Any]
 """By span: an integer each for one step, an array [k] for k steps."""
+Counts = tuple[int, int, int, Sums, Sums, Sums]
+"""Tokens, sequences, sampled rows; pairs, reads and writes by span."""
+Choice = Callable[[Any, Any], Any]
+"""Of two numbers, or of each pair in two arrays [k]."""
 
 
 class Step(NamedTuple):
@@ -91,31 +95,22 @@ class TabulatedTime(ABC):
 
     def one(self, tokens: int, sequences: int, sampled: int, pairs: Sums, reads: Sums, writes: Sums) -> Step:
         """Of one step. Sums are by span."""
-        device_s, gap_s, bounds = self.parts(tokens, sequences, sampled, pairs, reads, writes, max, min)
+        device_s, gap_s, bounds = self.parts((tokens, sequences, sampled, pairs, reads, writes), max, min)
         return Step(max(1, round(device_s * 1e9)), round(gap_s * 1e9), bounds.index(max(bounds)))
 
     def several(
         self, steps: int, tokens: int, sequences: int, sampled: int, pairs: Sums, reads: Sums, writes: Sums
     ) -> Steps:
         """Of as many steps, each with so many tokens. Sums are by span, [steps] each."""
-        device_s, gap_s, parts = self.parts(tokens, sequences, sampled, pairs, reads, writes, np.maximum, np.minimum)
+        step = tokens, sequences, sampled, pairs, reads, writes
+        device_s, gap_s, parts = self.parts(step, np.maximum, np.minimum)
         device_ns = (
             np.rint(device_s * 1e9) if isinstance(device_s, np.ndarray) else np.full(steps, np.rint(device_s * 1e9))
         )
         return Steps(np.maximum(device_ns, 1).astype(np.int64), round(gap_s * 1e9), self._bounds(parts, steps))
 
     @abstractmethod
-    def parts(
-        self,
-        tokens: int,
-        sequences: int,
-        sampled: int,
-        pairs: Sums,
-        reads: Sums,
-        writes: Sums,
-        larger: Callable[[Any, Any], Any],
-        smaller: Callable[[Any, Any], Any],
-    ) -> tuple[Any, float, tuple[Any, ...]]:
+    def parts(self, step: Counts, larger: Choice, smaller: Choice) -> tuple[Any, float, tuple[Any, ...]]:
         """Device time, host time, and how long each of BOUNDS is busy; seconds, with NumPy's `larger` and `smaller` of
         several steps.
         """
@@ -125,7 +120,7 @@ class TabulatedTime(ABC):
         return bounds
 
     def _together(
-        self, compute_s: Any, memory_s: Any, network_s: Any, busy_s: Any, sequences: int, larger: Callable[..., Any]
+        self, compute_s: Any, memory_s: Any, network_s: Any, busy_s: Any, sequences: int, larger: Choice
     ) -> tuple[Any, float, tuple[Any, ...]]:
         """As `floor_cost` and `calibrated_cost` do it. `busy_s`: of all operations one after another. Where the host
         works beside the device, the device's time is what it adds to the host's.
@@ -164,17 +159,8 @@ class StepTime(TabulatedTime):
         self._even = all(span == Span() for span in self.spans) and not any(op.expand_flops for op in self._varying)
         """A decode row adds as much in each step as in the one before."""
 
-    def parts(
-        self,
-        tokens: int,
-        sequences: int,
-        sampled: int,
-        pairs: Sums,
-        reads: Sums,
-        writes: Sums,
-        larger: Callable[[Any, Any], Any],
-        smaller: Callable[[Any, Any], Any],
-    ) -> tuple[Any, float, tuple[Any, ...]]:
+    def parts(self, step: Counts, larger: Choice, smaller: Choice) -> tuple[Any, float, tuple[Any, ...]]:
+        tokens, sequences, sampled, pairs, reads, writes = step
         compute_s, memory_s = self._compute_s[tokens], self._memory_s[tokens]
         busy_s, network_s = self._busy_s[tokens], self._network_s[tokens]
         for op in self._varying:
