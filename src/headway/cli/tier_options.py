@@ -36,8 +36,7 @@ def tier_memories(options: Mapping[str, Any], catalog: Catalog, system: System, 
     from headway.catalog.reach import reaches
     from headway.simulator.tier_memory import TierMemory
 
-    known = {reach.name: reach for reach in reaches(system, catalog.tiers, None, LIFE_YEARS)}
-    known = {name: reach for name, reach in known.items() if not reach.own}
+    known = {reach.name: reach for reach in reaches(system, catalog.tiers, None, LIFE_YEARS) if not reach.own}
     memories = []
     for text in options["tiers"]:
         name, _, rest = text.partition(",")
