@@ -54,7 +54,7 @@ def planned(m: Measurement, catalog: Catalog) -> tuple[float, int] | None:
         return None
     where = Deployment(m.model, model, system, stored, cut(model, m.decode, stored, system), fit)
     found = next(serving(iter([where]), Lengths(m.prompt_tokens, 0, m.output_tokens), where.cut.chips, None), None)
-    return None if found is None else (float(found.load.rate.max()), where.cut.chips)
+    return None if found is None else (float(found.load.tokens_per_s.max()), where.cut.chips)
 
 
 def main() -> None:

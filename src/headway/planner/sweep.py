@@ -172,7 +172,7 @@ def sweeps(
         for precision in precisions:
             fit = fits.get(system.chip.name)
             tried = (Deployment(name, model, system, precision, cut, fit) for cut in cuts(model, system, max_chips))
-            found += _decoding(tried, load) if isinstance(load, int) else _serving(tried, load, max_chips, ttft_s)
+            found += _decoding(tried, load) if isinstance(load, int) else serving(tried, load, max_chips, ttft_s)
     return found
 
 
@@ -182,7 +182,7 @@ def _decoding(tried: Iterator[Deployment], context: int) -> Iterator[Sweep]:
         yield Sweep(where, "decode", batches, most, load)
 
 
-def _serving(tried: Iterator[Deployment], lengths: Lengths, max_chips: int, ttft_s: float | None) -> Iterator[Sweep]:
+def serving(tried: Iterator[Deployment], lengths: Lengths, max_chips: int, ttft_s: float | None) -> Iterator[Sweep]:
     """All of one system and format: they have one fit, and share what computes prompts."""
     rooms, found = [], []
     for where, most, batches, step in _steps(tried, lengths.middle):
