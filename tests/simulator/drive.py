@@ -11,7 +11,7 @@ from headway.scheduler.config import CacheGroup, SchedulerConfig
 from headway.simulator.fleet import Fleet, FleetConfig
 from headway.simulator.pools import Pool
 from headway.simulator.record import Record
-from headway.simulator.step_time import Step, Steps
+from headway.simulator.step_time import Counts, Step, Steps
 from headway.simulator.tier_memory import TierMemory
 from headway.workload.call import Call, Workload
 
@@ -29,12 +29,13 @@ class PlainTime:
     gap_ns: int = 7
     spans: tuple[Span, ...] = (Span(),)
 
-    def one(self, tokens, sequences, sampled, pairs, reads, writes) -> Step:
-        del sequences, sampled, reads, writes
+    def one(self, step: Counts) -> Step:
+        tokens, _, _, pairs, _, _ = step
         return Step(self.base_ns + tokens * self.token_ns + pairs[0] * self.attended_ns, self.gap_ns, 0)
 
-    def several(self, steps, tokens, sequences, sampled, pairs, reads, writes) -> Steps:
-        del steps, sequences, sampled, reads, writes
+    def several(self, steps: int, step: Counts) -> Steps:
+        del steps
+        tokens, _, _, pairs, _, _ = step
         device_ns = self.base_ns + tokens * self.token_ns + pairs[0] * self.attended_ns
         return Steps(np.array(device_ns, np.int64), self.gap_ns, 0)
 

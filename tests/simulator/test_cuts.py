@@ -82,7 +82,7 @@ def test_many_steps_at_once_are_the_same_as_one_by_one(
         [np.array([getattr(s, field)[g] for s in steps]) for g in range(len(timer.spans))]
         for field in ("pairs", "reads", "writes")
     )
-    together = timer.several(30, 5, 5, 5, *columns)
+    together = timer.several(30, (5, 5, 5, *columns))
     alone = [timed(timer, s) for s in steps]
     assert together.device_ns.tolist() == [step.device_ns for step in alone]
     assert np.broadcast_to(together.bounds, 30).tolist() == [step.bound for step in alone]

@@ -122,5 +122,5 @@ def test_the_setup_of_a_file_has_a_step_time_without_more_host_time() -> None:
     )
     none = replace(setup, calibration={**machine_fit(m), "host_s": replace(machine_fit(m)["host_s"], value=0.0)})
     zero = [0]
-    assert setup.step_time().one(1, 1, 1, zero, zero, zero).host_ns == 320_000
-    assert none.step_time().one(1, 1, 1, zero, zero, zero).host_ns == 20_000
+    assert setup.step_time().one((1, 1, 1, zero, zero, zero)).host_ns == 320_000
+    assert none.step_time().one((1, 1, 1, zero, zero, zero)).host_ns == 20_000

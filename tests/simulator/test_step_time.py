@@ -44,7 +44,7 @@ def random_step(spans, rng: np.random.Generator) -> StepShape:
 
 def timed(step_time: Timer, shape: StepShape) -> Step:
     sums = ([int(x) for x in by_span] for by_span in (shape.pairs, shape.reads, shape.writes))
-    return step_time.one(int(shape.tokens), int(shape.sequences), int(shape.sampled), *sums)
+    return step_time.one((int(shape.tokens), int(shape.sequences), int(shape.sampled), *sums))
 
 
 @pytest.mark.parametrize("tensor", [1, 2])
@@ -84,7 +84,7 @@ def test_many_steps_at_once_are_the_same_as_one_by_one(name: str, coefficients: 
         [np.array([getattr(s, field)[g] for s in steps]) for g in range(len(step_time.spans))]
         for field in ("pairs", "reads", "writes")
     )
-    together = step_time.several(30, 3, 3, 3, *columns)
+    together = step_time.several(30, (3, 3, 3, *columns))
     alone = [timed(step_time, s) for s in steps]
     assert together.device_ns.tolist() == [step.device_ns for step in alone]
     assert np.broadcast_to(together.bounds, 30).tolist() == [step.bound for step in alone]

@@ -80,7 +80,7 @@ def test_disturbances_stay_in_the_total() -> None:
     quiet = [LoggedStep(n, n, 10 * n, 1000 + 10 * n, 5) for n in range(1, 40)]
     steps = [replace(s, device_ns=s.device_ns * 5) if i % 7 == 0 else s for i, s in enumerate(quiet)]
     timer = RecordedTimer(steps)
-    predicted = sum(timer.one(s.tokens, s.sequences, 0, [s.pairs], [0], [0]).device_ns for s in steps)
+    predicted = sum(timer.one((s.tokens, s.sequences, 0, [s.pairs], [0], [0])).device_ns for s in steps)
     assert predicted == pytest.approx(sum(s.device_ns for s in steps), rel=0.01)
     assert min(*timer.device, *timer.host) >= 0
     with pytest.raises(ValueError, match="too few"):

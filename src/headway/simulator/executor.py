@@ -16,7 +16,7 @@ from headway.arithmetic.spans import Span
 from headway.roofline import BOUNDS
 from headway.scheduler.contract import Ints, StepOutcome, StepPlan
 from headway.scheduler.facts import AnswerKeys
-from headway.simulator.step_time import Step, Steps
+from headway.simulator.step_time import Counts, Step, Steps
 from headway.simulator.token_gaps import TokenGaps
 from headway.simulator.world import World
 
@@ -37,11 +37,11 @@ class Timer(Protocol):
     @property
     def spans(self) -> tuple[Span, ...]: ...
 
-    def one(self, tokens: int, sequences: int, sampled: int, pairs: Any, reads: Any, writes: Any) -> Step: ...
+    def one(self, step: Counts) -> Step:
+        """Of one step."""
 
-    def several(
-        self, steps: int, tokens: int, sequences: int, sampled: int, pairs: Any, reads: Any, writes: Any
-    ) -> Steps: ...
+    def several(self, steps: int, step: Counts) -> Steps:
+        """Of as many steps, each with so many tokens and rows; sums are [steps] each."""
 
 
 @dataclass(slots=True)
@@ -126,8 +126,8 @@ class ModelledExecutor:
         if not len(plan.slots):
             self._nothing()
             return
-        pairs, reads, writes = step_sums(self._timer.spans, plan.starts, plan.counts)
-        self._step = self._timer.one(int(plan.counts.sum()), len(plan.slots), len(self._draws), pairs, reads, writes)
+        sums = step_sums(self._timer.spans, plan.starts, plan.counts)
+        self._step = self._timer.one((int(plan.counts.sum()), len(plan.slots), len(self._draws), *sums))
         self._several = None
         self._steps = 1
         self._ends_ns = [self._world.now_ns + self._step.device_ns + self._step.host_ns]
@@ -141,7 +141,7 @@ class ModelledExecutor:
         n = len(plan.slots)
         sums = [_sums_of_decodes(span, plan.starts, steps) for span in self._timer.spans]
         pairs, reads, writes = zip(*sums, strict=True) if sums else ((), (), ())
-        self._several = several = self._timer.several(steps, n, n, n, pairs, reads, writes)
+        self._several = several = self._timer.several(steps, (n, n, n, pairs, reads, writes))
         self._steps = steps
         self._ends_ns = (several.device_ns + several.host_ns).cumsum() + self._world.now_ns
 

@@ -52,7 +52,7 @@ class Pool:
 
     def _rate(self, starts: Ints, counts: Ints) -> float:
         tokens, rows = int(counts.sum()), len(starts)
-        step = self.timer.one(tokens, rows, rows, *step_sums(self.timer.spans, starts, counts))
+        step = self.timer.one((tokens, rows, rows, *step_sums(self.timer.spans, starts, counts)))
         return tokens / max(1, step.device_ns + step.host_ns) * 1e9
 
 

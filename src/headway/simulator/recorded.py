@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from headway.arithmetic.spans import Span
 from headway.scheduler.contract import StepPlan
-from headway.simulator.step_time import Step, Steps
+from headway.simulator.step_time import Counts, Step, Steps
 
 Floats = npt.NDArray[np.float64]
 MIN_STEPS = 8
@@ -59,14 +59,12 @@ class RecordedTimer:
         predicted = np.stack([ones, tokens, sequences, pairs], 1) @ np.array(self.device)
         self.median_error = float(np.median(np.abs(predicted / np.maximum(device_ns, 1.0) - 1)))
 
-    def one(self, tokens: int, sequences: int, sampled: int, pairs: Any, reads: Any, writes: Any) -> Step:
-        del sampled, reads, writes
+    def one(self, step: Counts) -> Step:
+        tokens, sequences, _, pairs, _, _ = step
         return Step(max(1, round(self._device_ns(tokens, sequences, pairs[0]))), self._host_ns(sequences), 0)
 
-    def several(
-        self, steps: int, tokens: int, sequences: int, sampled: int, pairs: Any, reads: Any, writes: Any
-    ) -> Steps:
-        del sampled, reads, writes
+    def several(self, steps: int, step: Counts) -> Steps:
+        tokens, sequences, _, pairs, _, _ = step
         device_ns = np.maximum(1, np.rint(self._device_ns(tokens, sequences, pairs[0]))).astype(np.int64)
         return Steps(np.broadcast_to(device_ns, steps), self._host_ns(sequences), 0)
 

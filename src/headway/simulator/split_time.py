@@ -100,8 +100,8 @@ class SplitTime:
         token_bytes = precision.small.size_bytes(model.hidden)
         self._hops_s = [hops_s(link, len(model.layers), tokens * token_bytes) for tokens in range(max_step_tokens + 1)]
 
-    def one(self, tokens: int, sequences: int, sampled: int, pairs: Any, reads: Any, writes: Any) -> Step:
-        best = self._best((tokens, sequences, sampled, pairs, reads, writes))
+    def one(self, step: Counts) -> Step:
+        best = self._best(step)
         parts = (*best[2:], self._gap_s)
         return Step(max(1, round(best.step_s * 1e9)), round(self._gap_s * 1e9), parts.index(max(parts)))
 
@@ -115,10 +115,7 @@ class SplitTime:
             rounds.append(self._round(number, step, max, min))
         return min([*rounds, last], key=lambda choice: choice.step_s)
 
-    def several(
-        self, steps: int, tokens: int, sequences: int, sampled: int, pairs: Any, reads: Any, writes: Any
-    ) -> Steps:
-        step = tokens, sequences, sampled, pairs, reads, writes
+    def several(self, steps: int, step: Counts) -> Steps:
         rounds = [self._round(n, step, np.maximum, np.minimum) for n in range(1, self._most(step) + 1)]
         choices = np.stack([[np.broadcast_to(x, steps) for x in (*choice, self._gap_s)] for choice in rounds])
         best = choices[choices[:, 0].argmin(0), :, np.arange(steps)]
@@ -130,7 +127,7 @@ class SplitTime:
         return min(MAX_MICRO_BATCHES, max(1, step[1] // self._groups))
 
     def _round(self, number: int, step: Counts, larger: Choice, smaller: Choice) -> _Round:
-        part = micro_batch(number, *step)
+        part = micro_batch(number, step)
         attention_s, _, mine = self._attention.parts(part, larger, smaller)
         compute_s, memory_s, feed_forward_s = self._feed_forward[part[0]]
         crossing_s = self._hops_s[part[0]]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from headway.arithmetic.parallelism import fullest_stage
 from headway.simulator.dealt_time import DealtTime
-from headway.simulator.step_time import Counts, Step, Steps, StepTime, Sums
+from headway.simulator.step_time import Counts, Step, Steps, StepTime
 
 if TYPE_CHECKING:
     from headway.arithmetic.formats import Precision
@@ -53,23 +53,18 @@ class StagedTime:
     def spans(self) -> tuple[Span, ...]:
         return self._passed.spans
 
-    def one(self, tokens: int, sequences: int, sampled: int, pairs: Any, reads: Any, writes: Any) -> Step:
-        step = self._passed.one(*micro_batch(self._stages, tokens, sequences, sampled, pairs, reads, writes))
-        return step._replace(device_ns=round(step.device_ns * self._unevenness))
+    def one(self, step: Counts) -> Step:
+        passed = self._passed.one(micro_batch(self._stages, step))
+        return passed._replace(device_ns=round(passed.device_ns * self._unevenness))
 
-    def several(
-        self, steps: int, tokens: int, sequences: int, sampled: int, pairs: Any, reads: Any, writes: Any
-    ) -> Steps:
-        passed = self._passed.several(
-            steps, *micro_batch(self._stages, tokens, sequences, sampled, pairs, reads, writes)
-        )
+    def several(self, steps: int, step: Counts) -> Steps:
+        passed = self._passed.several(steps, micro_batch(self._stages, step))
         return passed._replace(device_ns=np.rint(passed.device_ns * self._unevenness).astype(np.int64))
 
 
-def micro_batch(
-    number: int, tokens: int, sequences: int, sampled: int, pairs: Sums, reads: Sums, writes: Sums
-) -> Counts:
+def micro_batch(number: int, step: Counts) -> Counts:
     """The fullest of so many that a step's rows are dealt out to, as rows alike; whole tokens and rows."""
+    tokens, sequences, sampled, pairs, reads, writes = step
     rows = -(-sequences // number)
     mine = [[count * (rows / sequences) for count in by_span] for by_span in (pairs, reads, writes)]
     return -(-tokens * rows // sequences), rows, -(-sampled * rows // sequences), mine[0], mine[1], mine[2]

@@ -93,16 +93,11 @@ class TabulatedTime(ABC):
             return floor_cost(work, self._system, cut.chips)
         return calibrated_cost(work, shape, self._system, self._device, cut)
 
-    def one(self, tokens: int, sequences: int, sampled: int, pairs: Sums, reads: Sums, writes: Sums) -> Step:
-        """Of one step. Sums are by span."""
-        device_s, gap_s, bounds = self.parts((tokens, sequences, sampled, pairs, reads, writes), max, min)
+    def one(self, step: Counts) -> Step:
+        device_s, gap_s, bounds = self.parts(step, max, min)
         return Step(max(1, round(device_s * 1e9)), round(gap_s * 1e9), bounds.index(max(bounds)))
 
-    def several(
-        self, steps: int, tokens: int, sequences: int, sampled: int, pairs: Sums, reads: Sums, writes: Sums
-    ) -> Steps:
-        """Of as many steps, each with so many tokens. Sums are by span, [steps] each."""
-        step = tokens, sequences, sampled, pairs, reads, writes
+    def several(self, steps: int, step: Counts) -> Steps:
         device_s, gap_s, parts = self.parts(step, np.maximum, np.minimum)
         device_ns = (
             np.rint(device_s * 1e9) if isinstance(device_s, np.ndarray) else np.full(steps, np.rint(device_s * 1e9))
