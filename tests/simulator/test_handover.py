@@ -44,6 +44,7 @@ def split(port: Port = ENDLESS, jumps: bool = True, prefills: int = 1, decodes: 
 
 fleets = st.fixed_dictionaries(
     {
+        "time": st.sampled_from([PlainTime(), FLAT]),  # FLAT: much happens in the same nanosecond.
         "port": st.sampled_from([ENDLESS, Port(1e6, 0.0001), Port(3e4), Port(1e3)]),
         "prefills": st.integers(1, 2),
         "decodes": st.integers(1, 3),

@@ -18,6 +18,7 @@ from headway.simulator.executor import NO_TOKEN_YET, STOP
 from headway.simulator.group import Backend, Site
 from headway.simulator.handover import Promise
 from headway.simulator.record import Record
+from headway.simulator.replica import ARRIVAL
 from headway.simulator.world import World
 from headway.workload.call import Call, WorkloadError
 
@@ -99,7 +100,8 @@ class Gateway:
         if backend.role == "prefill" and cut:
             job.last_token_ns = self._world.now_ns
             job.promise = self._promised(job, backend, finished)
-            self._dispatch(job)
+            # As all that arrives: after every step that ends now, the one that a jump only passes through included.
+            self._world.at(self._world.now_ns, ARRIVAL, self._dispatch, job)
         else:
             self._answer(job, finished.reason)
 
