@@ -9,12 +9,15 @@ from click.testing import CliRunner
 
 from headway.cli import main
 from headway.scheduler.contract import DEVICE, Load, Save, ints
+from headway.simulator.faults import Fault
+from headway.simulator.fleet import FleetConfig
 from headway.simulator.links import Link, TierLinks
+from headway.simulator.pools import Pool
 from headway.simulator.tier_memory import MAX_BLOCKS, TierMemory
 from headway.simulator.world import World
 from headway.workload.call import Call, Workload
 
-from .drive import KV_BLOCK_BYTES, MS, Outcome, PlainTime, config, run
+from .drive import KV_BLOCK_BYTES, MS, Outcome, PlainTime, config, run, run_fleet
 
 DRAM = TierMemory("dram", 60 * KV_BLOCK_BYTES, bytes_per_s=1e6, latency_s=0.003)
 """1 ms a block."""
@@ -124,3 +127,25 @@ def test_a_tier_that_is_none_is_one_line(spec: str, words: str) -> None:
     assert result.exit_code in (1, 2)
     [line] = result.stderr.splitlines()
     assert words in line
+
+
+def test_after_the_last_copy_no_deadline_of_a_load_passes_time() -> None:
+    """Or means over the run, and what a tier costs, would be of a longer one."""
+    outcome = served(DRAM)
+    written_ns = round(outcome.fleet.kv_uses()[1].written_bytes / DRAM.bytes_per_s * 1e9)
+    assert outcome.fleet.kv_uses()[1].loaded_tokens
+    assert outcome.fleet.world.now_ns <= outcome.records[-1].end_ns + written_ns + 3 * MS
+
+
+def test_what_was_counted_before_a_failure_still_counts() -> None:
+    time = PlainTime(attended_ns=0, gap_ns=0)
+    scheduler = config(NUM_BLOCKS, tiers=(DRAM.tier(KV_BLOCK_BYTES),))
+    pool = Pool(1, scheduler, time, (DRAM,), KV_BLOCK_BYTES)
+    turns = two_turns()
+    workload = Workload("w", [*turns.sessions, (Call("d", 8, ANSWER, arrival_s=6.0),)], turns.hash_block_size)
+    whole, failed = (
+        run_fleet(workload, FleetConfig((pool,), faults=faults)).fleet
+        for faults in ((), (Fault("replica", 5.5, 0.1), Fault("replica", 5.7, 0.1)))
+    )
+    before, after = whole.kv_uses(), failed.kv_uses()
+    assert [use.loaded_tokens for use in after] == [use.loaded_tokens for use in before] == [0, 64]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headway.scheduler.block_pool import BlockPool
 from headway.scheduler.contract import DEVICE
@@ -23,6 +23,15 @@ class MemoryUse:
     """The same of blocks that were kept for later."""
     blocks_loaded: int
     """That came from here back to the device."""
+
+    def plus(self, other: MemoryUse) -> MemoryUse:
+        """Of one memory, before and after it was emptied."""
+        return replace(
+            self,
+            held_block_ns=self.held_block_ns + other.held_block_ns,
+            idle_block_ns=self.idle_block_ns + other.idle_block_ns,
+            blocks_loaded=self.blocks_loaded + other.blocks_loaded,
+        )
 
 
 def memory_use(cache: KVCache, transfers: Transfers) -> tuple[MemoryUse, ...]:

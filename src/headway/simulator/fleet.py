@@ -142,7 +142,7 @@ class Fleet:
         """Of the run so far."""
         now_ns = self.world.now_ns
         pools = (pool for pool in self.config.pools for _ in range(pool.num_replicas))
-        memories = (replica.scheduler.memory_use(now_ns) for replica in self.replicas)
+        memories = (replica.memory_use() for replica in self.replicas)
         return kv_uses(zip(pools, self._tier_links, memories, strict=True), now_ns / 1e9)
 
     def of_pool(self, pool: int) -> list[Backend]:

@@ -15,6 +15,7 @@ from headway.simulator.world import World
 if TYPE_CHECKING:
     from headway.scheduler.config import SchedulerConfig
     from headway.scheduler.facts import Fact
+    from headway.scheduler.memory_use import MemoryUse
     from headway.scheduler.request import Request
     from headway.scheduler.sequence import Finished
     from headway.simulator.links import Carrier
@@ -60,6 +61,8 @@ class Replica:
         """Counts plans and cuts: an event that was scheduled for an earlier one is void."""
         self._life = 0
         """Counts failures: what an earlier scheduler asked for is void."""
+        self._past_use: tuple[MemoryUse, ...] = ()
+        """Of the memories of all earlier schedulers."""
 
     def add(
         self,
@@ -81,6 +84,11 @@ class Replica:
     def tell(self, fact: Fact) -> None:
         self.scheduler.tell(fact)
 
+    def memory_use(self) -> tuple[MemoryUse, ...]:
+        """The device, then the tiers, since the start of the run."""
+        uses, past = self.scheduler.memory_use(self._world.now_ns), self._past_use
+        return tuple(use.plus(before) for use, before in zip(uses, past, strict=True)) if past else uses
+
     def fail(self) -> list[tuple[Finished, int]]:
         """The machine is lost, with its cache and all requests: each as far as it came, and when it got its last token.
 
@@ -94,6 +102,7 @@ class Replica:
         ended = {finished.id: finished for finished in self.scheduler.take_ended()}
         lost = [(ended[request_id], self.executor.last_token_ns(request_id)) for request_id in expected]
         self.executor.clear()
+        self._past_use = self.memory_use()
         self.scheduler = Scheduler(self.config)
         self._busy = False
         self._submission += 1
@@ -140,7 +149,8 @@ class Replica:
                 self._carry(plan)
             self._await()
         elif isinstance(plan, WakeAt):
-            self._world.at(max(plan.time_ns, self._world.now_ns + 1), START, self._start)
+            # What is waited for is an event of its own: a deadline alone does not keep the world going.
+            self._world.aside(max(plan.time_ns, self._world.now_ns + 1), START, self._start)
         self._hand_over()
 
     def _submit(self, plan: StepPlan, now_ns: int) -> None:
