@@ -234,3 +234,12 @@ def test_session_chains_are_bounded() -> None:
         chains.remember(f"s{i}", b"", tokens, chains.keys_for(tokens, b"", None))
     assert len(chains._chains) == 3
     assert chains._num_tokens == 24
+
+
+def test_what_is_found_of_a_long_prompt_takes_no_room_in_a_window_group() -> None:
+    groups = (CacheGroup("full", 52), CacheGroup("window", 20, 1))
+    drive = Drive(config(groups=groups, max_running=1))
+    for name, length in (("a", 65), ("b", 95)):
+        drive.add(request(name, length, 4))
+        drive.run()
+    assert drive.ended["b"].receipt.tokens_reused == 64

@@ -84,5 +84,5 @@ class Admission:
         missing += [
             self.cache.entries(int(rows.known[s.slot])) - int(rows.capacity[s.slot]) // size for s in running.begun
         ]
-        beside = self.cache.num_evictable(hit) + running.num
+        beside = [held + running.num for held in self.cache.num_evictable(hit)]
         return self.cache.has_room(missing, beside) and self.cache.num_states_available() >= 1

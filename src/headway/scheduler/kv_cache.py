@@ -112,9 +112,9 @@ class KVCache:
         differing = np.flatnonzero((stored != wanted).any(axis=1))
         return 0 if differing.size else count
 
-    def num_evictable(self, hit: Hit) -> int:
-        """Of a hit's blocks, how many count as available until they are held (in the group with most of them)."""
-        return max(pool.num_evictable(blocks) for pool, blocks in zip(self.pools, hit.blocks, strict=True))
+    def num_evictable(self, hit: Hit) -> list[int]:
+        """Of a hit's blocks, how many count as available until they are held, by group."""
+        return [pool.num_evictable(blocks) for pool, blocks in zip(self.pools, hit.blocks, strict=True)]
 
     def hold(self, hit: Hit) -> None:
         for pool, blocks in zip(self.pools, hit.blocks, strict=True):
@@ -258,13 +258,13 @@ class KVCache:
             return min(entries, (group.window + self.config.max_step_tokens) // self.config.block_size + 2)
         return entries
 
-    def has_room(self, missing: list[int], beside: int) -> bool:
-        """Whether every positional group can give prompts the entries that they lack, and as many `beside`: of a
-        window no more than are held at once, as what falls behind it is given back.
+    def has_room(self, missing: list[int], beside: list[int]) -> bool:
+        """Whether every positional group can give prompts the entries that they lack, and as many as `beside` says of
+        it: of a window no more than are held at once, as what falls behind it is given back.
         """
         return all(
-            sum(self._worst_case(group, entries) for entries in missing) + beside <= pool.num_available
-            for group, pool, grows in zip(self.groups, self.pools, self.is_positional, strict=True)
+            sum(self._worst_case(group, entries) for entries in missing) + more <= pool.num_available
+            for group, pool, more, grows in zip(self.groups, self.pools, beside, self.is_positional, strict=True)
             if grows
         )
 

@@ -57,7 +57,7 @@ class Prompts:
     def _lacks_blocks(self, sequence: Sequence) -> bool:
         rows, cache = self.running.rows, self.running.cache
         held = int(rows.capacity[sequence.slot]) // self.config.block_size
-        return not cache.has_room([cache.entries(int(rows.known[sequence.slot])) - held], 0)
+        return not cache.has_room([cache.entries(int(rows.known[sequence.slot])) - held], [0] * len(cache.pools))
 
     def chunks(self, budget: int, plan_number: int, now_ns: int) -> list[Chunk]:
         if not self.running.begun and not self.admission.queue.num_requests:
