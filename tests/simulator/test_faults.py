@@ -135,6 +135,15 @@ def test_where_none_will_be_up_calls_are_answered() -> None:
     assert outcome.records[0].refusal == "no replica is up, and none will be"
 
 
+def test_others_that_fail_and_come_back_keep_nobody_waiting_for_what_is_lost_for_good() -> None:
+    """The only replica that serves a model is lost; one that fails at random serves others."""
+    pools = (Pool(1, config(), FLAT, serves="a"), Pool(1, config(), FLAT))
+    calls = [(replace(session[0], model="a"),) for session in lone((0, 20, 3)).sessions]
+    fleet = FleetConfig(pools, faults=(Fault("replica", 0.001, None, 0),), random_faults=RandomFaults(60.0, 5.0))
+    record = only(run_fleet(Workload("w", calls), fleet))
+    assert (record.reason, record.refusal) == ("no_replica", "no replica is up, and none will be")
+
+
 def test_after_the_end_no_fault_passes_time() -> None:
     outcome = run_fleet(lone((0, 20, 3)), alike(2, Fault("replica", 500.0, 1.0), random=RandomFaults(1000.0, 5.0)))
     assert outcome.fleet.world.now_ns == 3 * MS

@@ -87,6 +87,10 @@ class Faults:
                 else:
                     self._world.aside(_ns(fault.at_s + fault.for_s), FAULT, self._end, thing)
 
+    def is_for_good(self, replica: int) -> bool:
+        """It failed, and will not come back."""
+        return ("replica", replica) in self._for_good
+
     def draw(self, faults: RandomFaults) -> None:
         """Each replica has a stream of its own."""
         for replica in range(self._num_replicas):

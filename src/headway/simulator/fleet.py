@@ -156,14 +156,15 @@ class Fleet:
         region = (lambda: "") if regions is None else regions.draws()
         self._clients = Clients(self.world, workload, self.config.block_size, self._send, region)
         self._clients.begin()
-        self._plan_faults()
+        faults = self._plan_faults()
         self.world.run()
         while self._gateway.has_waiting:
-            if not self.world.run_aside():
-                self._gateway.give_up()
+            self._gateway.give_up(faults.is_for_good)
+            if self._gateway.has_waiting and not self.world.run_aside():
+                self._gateway.give_up(lambda _: True)
             self.world.run()
 
-    def _plan_faults(self) -> None:
+    def _plan_faults(self) -> Faults:
         config = self.config
         if any(fault.what == "handover" for fault in config.faults) and config.parcel is None:
             raise WorkloadError("fault of link=handover: no pool hands anything over")
@@ -171,6 +172,7 @@ class Fleet:
         faults.plan(config.faults)
         if config.random_faults is not None:
             faults.draw(config.random_faults)
+        return faults
 
     def _fail(self, what: What, replica: int) -> None:
         backend = self.backends[replica]

@@ -136,10 +136,10 @@ class Gateway:
         """Somebody waits for a replica."""
         return any(group.waiting for group in self._groups)
 
-    def give_up(self) -> None:
-        """No replica will be up again: who waits for one is answered."""
+    def give_up(self, is_lost: Callable[[int], bool]) -> None:
+        """Who waits where every replica is lost for good is answered."""
         for group in self._groups:
-            for _ in range(len(group.waiting)):
+            for _ in range(len(group.waiting) if all(map(is_lost, group.replicas)) else 0):
                 self._answer(group.waiting.popleft(), "no_replica", "no replica is up, and none will be")
 
     # Inside

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -39,6 +39,10 @@ class Group:
 
     def choose(self, request: Request) -> Load | None:
         return self._router.choose(request, self._up) if self._up else None
+
+    @property
+    def replicas(self) -> Collection[int]:
+        return self._backends
 
     @property
     def is_up(self) -> bool:
