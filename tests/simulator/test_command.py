@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
+from headway.cli import main
 from headway.cli.si import plain, si
 from headway.cli.simulate import simulate
 from headway.simulator import simulation
@@ -258,3 +259,32 @@ def test_a_log_is_a_workload_too(tmp_path: Path) -> None:
     assert found["finished"] == 4
     assert found["input_tokens"] == 80
     assert found["hit_rate"] > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["simulate", "--out", ""], "'--out': a name is needed, not ''"),
+        (["simulate", "--trace-out", ""], "'--trace-out': a name is needed"),
+        (["simulate", "--chart", ""], "'--chart': a name is needed"),
+        (["report", "run", "--html", ""], "'--html': a name is needed"),
+        (["serve", "--step-log", ""], "'--step-log': a name is needed"),
+        (["simulate", "--num-blocks", "1000000000"], "--num-blocks"),
+        (["simulate", "--tier", "dram", "--no-prefix-cache"], "not with --no-prefix-cache"),
+        (["simulate", "--kv-ttl", "5min", "--no-prefix-cache"], "not with --no-prefix-cache"),
+        (["simulate", "--pool", "serves="], "serves needs a value"),
+    ],
+)
+def test_what_means_nothing_is_one_line(arguments: list[str], words: str) -> None:
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 2
+    [line] = result.stderr.splitlines()
+    assert words in line
+
+
+def test_where_nothing_came_out_no_token_has_a_price() -> None:
+    arguments = ["simulate", "--requests", "2", "--rate", "100", "--fault", "replica=0,at=0", "--json"]
+    summary = json.loads(CliRunner().invoke(main, arguments).stdout)
+    assert (summary["output_tokens"], summary["failures"]) == (0, 1)
+    assert summary.get("usd_per_mtok_output") is None
+    assert summary.get("energy_j_per_output_token") is None

@@ -77,7 +77,7 @@ def test_sessions_are_shared_out_as_asked_whatever_else_is_drawn() -> None:
 def test_distances_and_clients_must_be_said() -> None:
     with pytest.raises(WorkloadError, match="how far is here from there"):
         run_fleet(lone((0, 4, 4)), fleet(Regions((("here", 1.0),))))
-    with pytest.raises(WorkloadError, match="where are the clients"):
+    with pytest.raises(WorkloadError, match="not said where clients are"):
         replace(fleet(here()), regions=None)
     with pytest.raises(WorkloadError, match="positive share"):
         Regions((("here", 0.0),))
@@ -106,7 +106,7 @@ def test_ttft_includes_the_way() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (POOLS, "where are the clients?"),
+        (POOLS, "it is not said where clients are (--clients)"),
         ((*POOLS, "--clients", "seoul=1"), "how far is seoul from oregon? --way seoul-oregon=SECONDS"),
         ((*POOLS, "--clients", "seoul"), "'seoul' is not REGION=SHARE"),
         ((*POOLS, "--clients", "seoul=1,seoul=2"), "each region once"),

@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from headway.cli.quantities import Seconds
+from headway.cli.quantities import NamedPath, Seconds
 from headway.cli.workload_options import workload_options
 
-_PATH = click.Path(path_type=Path)
+_PATH = NamedPath(path_type=Path)
 
 
 @click.command(context_settings={"show_default": True})
@@ -77,11 +77,9 @@ def bench(**options: Any) -> None:
 
 @click.command(context_settings={"show_default": True})
 @click.argument("runs", nargs=-1, required=True, type=_PATH)
-@click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Write one self-contained page.")
+@click.option("--html", type=NamedPath(dir_okay=False, path_type=Path), help="Write one self-contained page.")
 @click.option("--title", default="Headway report")
-@click.option(
-    "--png", type=click.Path(file_okay=False, path_type=Path), help="Also write each chart as a picture here."
-)
+@click.option("--png", type=NamedPath(file_okay=False, path_type=Path), help="Also write each chart as a picture here.")
 def report(runs: tuple[Path, ...], html: Path | None, title: str, png: Path | None) -> None:
     """Compare RUNS: results of `headway bench`, directories of several, and of `headway simulate --json`."""
     from headway.cli.reporting import show_report

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headway.cli.one_line import INTERRUPTED
-from headway.cli.quantities import Seconds
+from headway.cli.quantities import NamedPath, Seconds
 from headway.cli.serve import DTYPE_HELP
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ NUMBER_FORMATS = {"float32": "fp32", "bfloat16": "bf16"}
 @click.argument("model", required=False)
 @click.option(
     "--out",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=NamedPath(path_type=Path, dir_okay=False),
     default=Path("machine.json"),
     help="The machine file to write; its name ends in .json.",
 )

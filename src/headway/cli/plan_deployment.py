@@ -22,6 +22,7 @@ from headway.cli.plan_options import (
     option,
     with_a_cut,
 )
+from headway.cli.quantities import NamedPath
 
 if TYPE_CHECKING:
     from headway.catalog import Catalog, System
@@ -34,7 +35,7 @@ FACTOR = Number(0, 1e6, min_open=True)
 MONEY = Number(0, 1e9)
 _CUT = ("tensor", "pipeline", "expert", "data", "context_parallel")
 _MODEL = ("model", "weights", "experts", "kv", "overlays")
-CHART = option("--chart", type=click.Path(path_type=Path), help="Draw it: a file ending in .html, .svg or .png.")
+CHART = option("--chart", type=NamedPath(path_type=Path), help="Draw it: a file ending in .html, .svg or .png.")
 TITLE = option("--title", help="Title of the chart.")
 _RENT = "[default: the chip's rent in the catalog]"
 HOURLY = option("--usd-per-chip-hour", type=Number(0, 1e9, min_open=True), help=_RENT, show_default=False)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
-from headway.cli.quantities import Seconds
+from headway.cli.quantities import NamedPath, Seconds
 
 if TYPE_CHECKING:
     from headway.arithmetic.formats import Precision
@@ -63,9 +63,7 @@ def option(*names: str, **settings: Any) -> Decorator:
     return click.option(*names, **{"show_default": True, **settings})
 
 
-CATALOG = option(
-    "--catalog", "overlays", multiple=True, type=click.Path(path_type=Path), help="Directory of own facts."
-)
+CATALOG = option("--catalog", "overlays", multiple=True, type=NamedPath(path_type=Path), help="Directory of own facts.")
 JSON = option("--json", "as_json", is_flag=True, help="One JSON object; SI units, named in the keys.")
 SYSTEM = option("--system", default="hgx-h100", help="Chips and links, by name, or a file of headway calibrate.")
 ENGINE = option("--engine", default="vllm", help="Whose fit is shown beside the floor, if there is one.")

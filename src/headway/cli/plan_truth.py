@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headway.cli.plan_options import CATALOG, JSON, one_line, option
+from headway.cli.quantities import NamedPath
 
 if TYPE_CHECKING:
     from headway.planner.truth.evidence import Evidence
@@ -24,14 +25,14 @@ DATA = option(
     "paths",
     multiple=True,
     required=True,
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=NamedPath(path_type=Path, dir_okay=False),
     help="Table of published points, or of ML.ENERGY's runs; .csv or .csv.gz; several may be given.",
 )
 
 
 @click.command("fit")
 @DATA
-@option("--out", type=click.Path(path_type=Path, dir_okay=False), help="A calibration.csv for `--catalog DIR`.")
+@option("--out", type=NamedPath(path_type=Path, dir_okay=False), help="A calibration.csv for `--catalog DIR`.")
 @CATALOG
 @JSON
 def fit_question(paths: tuple[Path, ...], out: Path | None, overlays: tuple[Path, ...], as_json: bool) -> None:

@@ -16,6 +16,15 @@ _TIME = re.compile(rf"(\d{{1,15}}(?:\.\d{{1,9}})?) ?({'|'.join(_TIMES)})")
 _SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,6})?) ?([A-Za-z]{0,3})")
 
 
+class NamedPath(click.Path):  # type: ignore[type-arg, unused-ignore]
+    """A path that is not empty: one that is would be the current directory."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail("a name is needed, not ''", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 class ByteSize(click.ParamType):  # type: ignore[type-arg, unused-ignore]
     """An integer, or a number with a unit: GB is 10^9 bytes, GiB is 2^30."""
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from headway.cli.quantities import ByteSize, KVTierSize, Seconds
+from headway.cli.quantities import ByteSize, KVTierSize, NamedPath, Seconds
 
 COUNT = click.IntRange(min=1)
 DTYPE_HELP = "Numbers of weights and KV. auto: float32 on a CPU, bfloat16 on a GPU."
@@ -41,7 +41,7 @@ DTYPE_HELP = "Numbers of weights and KV. auto: float32 on a CPU, bfloat16 on a G
 )
 @click.option(
     "--kv-tier-dir",
-    type=click.Path(file_okay=False, exists=True, path_type=Path),
+    type=NamedPath(file_okay=False, exists=True, path_type=Path),
     help="Where the ssd tier's file lies.  [default: the system's temporary directory]",
 )
 @click.option(
@@ -69,7 +69,7 @@ DTYPE_HELP = "Numbers of weights and KV. auto: float32 on a CPU, bfloat16 on a G
 @click.option(
     "--step-log",
     metavar="FILE",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    type=NamedPath(dir_okay=False, writable=True, path_type=Path),
     help="Log every decision in a new FILE.",
 )
 def serve(**options: Any) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headway.cli.one_line import INTERRUPTED, in_options
-from headway.cli.quantities import Policy, Seconds
+from headway.cli.quantities import NamedPath, Policy, Seconds
 from headway.cli.replica_options import cut_of, feed_forward_of, replica_options
 from headway.cli.simulate_chart import drawing
 from headway.cli.simulate_checks import FIELDS, check_load, check_replay
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from headway.simulator.work_receipts import WorkReceipts
     from headway.workload.call import Workload
 
+MAX_BLOCKS = 1 << 24
+"""Of a replica: what the scheduler's own lists of them may cost."""
 COUNT = click.IntRange(1, 1_000_000_000)
 RATE = click.FloatRange(0, 1e9, min_open=True)
 
@@ -56,7 +58,11 @@ RATE = click.FloatRange(0, 1e9, min_open=True)
 @click.option("--calibrated", metavar="ENGINE", help="Step times as fitted to this engine.  [default: the floor]")
 @click.option("--host-gap", type=click.FloatRange(0, 10), help="Seconds between steps.  [default: 0.0002 on the floor]")
 @click.option("--block-size", type=COUNT, default=16, show_default=True, help="Tokens of a KV block.")
-@click.option("--num-blocks", type=COUNT, help="KV blocks of a replica.  [default: what the chips have room for]")
+@click.option(
+    "--num-blocks",
+    type=click.IntRange(1, MAX_BLOCKS),
+    help="KV blocks of a replica.  [default: what the chips have room for]",
+)
 @click.option("--max-running", type=click.IntRange(1, 65_536), default=256, show_default=True, help="Requests a step.")
 @click.option("--chunk", type=click.IntRange(1, 1 << 20), default=8192, show_default=True, help="Tokens in one step.")
 @click.option("--context", type=COUNT, help="Most tokens of a sequence.  [default: the model's]")
@@ -68,7 +74,7 @@ RATE = click.FloatRange(0, 1e9, min_open=True)
 @click.option("--slo-tpot", type=Seconds(), help="Goodput: most a token after it, as 50ms.")
 @click.option("--slo-e2e", type=Seconds(), help="Goodput: most for a whole answer, as 30s.")
 @click.option(
-    "--out", type=click.Path(path_type=Path, dir_okay=False), help="Per-request table, Parquet; a sweep's JSON lines."
+    "--out", type=NamedPath(path_type=Path, dir_okay=False), help="Per-request table, Parquet; a sweep's JSON lines."
 )
 @tier_options
 @region_options
@@ -76,9 +82,9 @@ RATE = click.FloatRange(0, 1e9, min_open=True)
 @fault_options
 @sweep_options
 @trace_options
-@click.option("--replay", type=click.Path(path_type=Path), help="Check that a step log gives the same plans again.")
+@click.option("--replay", type=NamedPath(path_type=Path), help="Check that a step log gives the same plans again.")
 @click.option("--with", "changes", metavar="NAME=VALUE,…", help="Fork the log: prefix_cache=off, system=NAME …")
-@click.option("--catalog", "overlays", multiple=True, type=click.Path(path_type=Path), help="Directory of own facts.")
+@click.option("--catalog", "overlays", multiple=True, type=NamedPath(path_type=Path), help="Directory of own facts.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object; SI units, named in the keys.")
 def simulate(**options: Any) -> None:
     """What a fleet would do with a workload: TTFT, TPOT, goodput, throughput, cost, energy.
@@ -93,7 +99,9 @@ def simulate(**options: Any) -> None:
         with refusals({} if options["replay"] else FIELDS):
             _run(options)
     except MemoryError:
-        raise click.ClickException("out of memory: a smaller --max-running or --context needs less") from None
+        raise click.ClickException(
+            "out of memory: a smaller --num-blocks, --max-running or --context needs less"
+        ) from None
 
 
 @contextmanager

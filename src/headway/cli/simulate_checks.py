@@ -27,9 +27,11 @@ FIELDS = {
 
 
 def check_load(options: Mapping[str, Any]) -> None:
-    """Raises UsageError where two loads are asked for."""
+    """Raises UsageError where two loads are asked for, or KV is kept for nobody."""
     if options["rate"] is not None and options["concurrency"] is not None:
         raise click.UsageError("choose one: --rate (open loop) or --concurrency (closed loop)")
+    if not options["prefix_cache"] and (options["tiers"] or options["kv_ttl"] is not None):
+        raise click.UsageError("--tier and --kv-ttl keep KV for the prefix cache: not with --no-prefix-cache")
     if options["rate"] is not None and options["trace"] is not None:
         raise click.UsageError("choose one: --rate, or --trace with times of its own (--speed makes them shorter)")
 

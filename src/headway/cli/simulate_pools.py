@@ -111,6 +111,8 @@ def parse_fields(text: str, option: str, known: Sequence[str]) -> dict[str, str]
             raise click.UsageError(f"{option} {text!r}: {part!r} is not FIELD=VALUE with one of {', '.join(known)}")
         if name in fields:
             raise click.UsageError(f"{option} {text!r}: {name} is there twice")
+        if not value.strip():
+            raise click.UsageError(f"{option} {text!r}: {name} needs a value")
         fields[name] = value.strip()
     return fields
 

@@ -65,8 +65,8 @@ def show_summary(described: dict[str, Any], summary: Summary, as_json: bool) -> 
         _line("", f"{reason.replace('_', ' ')}, the first: {text}")
     _line("duration", f"{plain(s.duration_s, 's')}, {s.steps:,} steps, busy {s.busy_share:.1%} of the time")
     _line("tokens", f"{s.output_tokens:,} out; {cached}; {s.preemptions:,} preemptions")
-    if s.resent:
-        _line("failures", f"{s.resent:,} times a call went on at another replica")
+    if s.failures:
+        _line("failures", f"{s.failures:,}; {s.resent:,} times a call went on at another replica")
     click.echo(f"  {'':14} {'mean':>10} {'p50':>10} {'p90':>10} {'p99':>10} {'max':>10}")
     for name, measured in (("queue", s.queue_s), ("TTFT", s.ttft_s), ("TPOT", s.tpot_s), ("ITL", s.itl_s)):
         _quantiles(name, measured)
@@ -184,12 +184,14 @@ def _pool(pool: PoolSummary) -> str:
 
 
 def _energy(total_j: float | None, each_j: float | None) -> str:
-    if total_j is None or each_j is None:
+    if total_j is None:
         return "unknown: no power published"
-    return f"{si(total_j, 'J', 3)}, {si(each_j, 'J', 3)} a token"
+    each = "" if each_j is None else f", {si(each_j, 'J', 3)} a token"
+    return f"{si(total_j, 'J', 3)}{each}"
 
 
 def _cost(total_usd: float | None, each_usd: float | None) -> str:
-    if total_usd is None or each_usd is None:
+    if total_usd is None:
         return "unknown: no price published"
-    return f"{plain(total_usd, 'USD')}, {plain(each_usd, 'USD')} a million tokens"
+    each = "" if each_usd is None else f", {plain(each_usd, 'USD')} a million tokens"
+    return f"{plain(total_usd, 'USD')}{each}"

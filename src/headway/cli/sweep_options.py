@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from headway.cli.quantities import NamedPath
+
 Command = Callable[..., None]
 DEFAULT = "default"
 """As a value: the option's own default."""
@@ -32,7 +34,7 @@ def sweep_options(command: Command) -> Command:
             click.option("--ray", metavar="ADDRESS", help="Run them on a started Ray cluster: HOST:PORT, or auto."),
             click.option(
                 "--chart",
-                type=click.Path(path_type=Path, dir_okay=False),
+                type=NamedPath(path_type=Path, dir_okay=False),
                 help="Draw it: .html, .svg or .png. Of a sweep: interactivity against throughput.",
             ),
             click.option("--x", metavar="NAME", help="Of a sweep's chart: a swept option, or a figure as ttft-p99."),

@@ -24,8 +24,8 @@ def tier_options(command: Callable[..., None]) -> Callable[..., None]:
         "tiers",
         multiple=True,
         metavar="NAME[,FIELD=VALUE…]",
-        help="KV below a replica, nearest first: dram, ssd, remote, as the catalog has them for each chip, or "
-        "dram,size=512GB,bandwidth=50GB,latency=10us,ttl=10min of a whole replica.",
+        help="KV below a replica, nearest first: dram, ssd, remote, hbf, sram, as the catalog has them for each chip, "
+        "or dram,size=512GB,bandwidth=50GB,latency=10us,ttl=10min of a whole replica.",
     )
     ttl = click.option("--kv-ttl", type=Seconds(), help="Idle KV stays so long on the device: 5min.")
     return tier(ttl(command))

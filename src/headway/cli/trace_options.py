@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headway.cli.quantities import NamedPath
 from headway.cli.si import plain
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def trace_options(command: Command) -> Command:
     )
     out = click.option(
         "--trace-out",
-        type=click.Path(path_type=Path, dir_okay=False),
+        type=NamedPath(path_type=Path, dir_okay=False),
         help="Steps and requests as events for Perfetto: FILE.json or FILE.json.gz.",
     )
     return out(limit(command))

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headway.cli.quantities import NamedPath
+
 if TYPE_CHECKING:
     from headway.workload.call import Session, Workload
 
@@ -41,7 +43,7 @@ def workload_options(command: Command) -> Command:
     for option in reversed(
         (
             click.option(
-                "--trace", type=click.Path(dir_okay=False, path_type=Path), help="Replay FILE, of any known format."
+                "--trace", type=NamedPath(dir_okay=False, path_type=Path), help="Replay FILE, of any known format."
             ),
             click.option("--agents", metavar="PRESET", help="Agent sessions: coding_agent or tracelab."),
             click.option("--requests", type=COUNT, help="Requests to make.  [default: 100, or all of a trace]"),

@@ -48,7 +48,8 @@ class FleetConfig:
             raise WorkloadError("a fleet needs a pool")
         check_roles(self.pools)
         if self.regions is None and len(self.places) > 1:
-            raise WorkloadError(f"pools are in {', '.join(filter(None, self.places))}: where are the clients?")
+            places = ", ".join(filter(None, self.places))
+            raise WorkloadError(f"pools are in {places}, and it is not said where clients are (--clients)")
         if self.regions is not None and "" in self.places:
             raise WorkloadError("clients are in regions: each pool needs a region too")
         if self.parcel is not None and any(pool.serves for pool in self.pools):
@@ -102,6 +103,8 @@ class Fleet:
             self._answered,
         )
         self._nearest = None if config.regions is None else Nearest(config.regions, config.places)
+        self.num_failures = 0
+        """Of replicas and links, so far."""
         self._clients: Clients
         """Once it runs."""
 
@@ -175,6 +178,7 @@ class Fleet:
         return faults
 
     def _fail(self, what: What, replica: int) -> None:
+        self.num_failures += 1
         backend = self.backends[replica]
         if what == "replica":
             self._gateway.fail(backend)

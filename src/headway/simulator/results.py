@@ -105,6 +105,8 @@ class Summary:
     hit_rate: float
     """Share of prompt tokens whose KV was found in the cache."""
     preemptions: int
+    failures: int
+    """Of replicas and links, while the run went on."""
     resent: int
     """Calls that went on elsewhere because their replica failed, as often as that happened."""
     queue_s: Quantiles
@@ -205,7 +207,13 @@ class Results:
             total.good += 1
             total.good_tokens += r.tokens_generated
 
-    def summary(self, pools: Sequence[PoolUse], interrupted: bool = False, kv: tuple[KVUse, ...] = ()) -> Summary:
+    def summary(
+        self,
+        pools: Sequence[PoolUse],
+        interrupted: bool = False,
+        kv: tuple[KVUse, ...] = (),
+        failures: int = 0,
+    ) -> Summary:
         executors, limited = [e for pool in pools for e in pool.executors], self.slo != Slo()
         total, ended = self._totals, len(self._e2e_ns)
         duration_s = (self._last_ns - (self._first_ns or 0)) / 1e9
@@ -226,6 +234,7 @@ class Results:
             reused_tokens=total.reused,
             hit_rate=_ratio(total.reused, total.input),
             preemptions=total.preemptions,
+            failures=failures,
             resent=total.resent,
             queue_s=quantiles(self._queue_ns, 1e-9),
             ttft_s=quantiles(self._ttft_ns, 1e-9),
@@ -245,10 +254,10 @@ class Results:
             busy_s=busy_s,
             charged_s=total.charged_ns.total() / 1e9,
             energy_j=energy_j,
-            energy_j_per_output_token=None if energy_j is None else _ratio(energy_j, total.output),
+            energy_j_per_output_token=None if energy_j is None else _each(energy_j, total.output),
             cost_usd=cost_usd,
             charged_usd=added(p.charged_usd for p in each),
-            usd_per_mtok_output=None if cost_usd is None else _ratio(cost_usd * 1e6, total.output),
+            usd_per_mtok_output=None if cost_usd is None else _each(cost_usd * 1e6, total.output),
             handed_over_bytes=sum(pool.received_bytes for pool in each),
             pools=each,
             kv=kv,
@@ -279,6 +288,11 @@ def _gap_quantiles(executors: list[ModelledExecutor]) -> Quantiles:
     for executor in executors:
         gaps.merge(executor.gaps)
     return Quantiles(gaps.mean_s(), *(gaps.quantile_s(q) for q in (0.5, 0.9, 0.99, 1.0)))
+
+
+def _each(amount: float, tokens: int) -> float | None:
+    """None where there is no token to bear it."""
+    return amount / tokens if tokens else None
 
 
 def _ratio(part: float, whole: float) -> float:

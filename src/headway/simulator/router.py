@@ -57,11 +57,11 @@ class RoundRobin(Router):
 
 
 class LeastWork(Router):
-    """Least time for the prompts of unfinished requests; then fewest requests."""
+    """Least time for the prompts of unfinished requests; then fewest requests, then the fastest replica."""
 
     def choose(self, request: Request, loads: Sequence[Load]) -> Load:
         del request
-        return min(loads, key=lambda load: (load.tokens / load.speed, load.requests))
+        return min(loads, key=lambda load: (load.tokens / load.speed, load.requests, -load.speed))
 
 
 class SessionAffinity(Router):

@@ -262,7 +262,7 @@ def simulate(
         fleet.run(workload)
     except KeyboardInterrupt:
         interrupted = True
-    return results.summary(_uses(setup, fleet), interrupted, fleet.kv_uses())
+    return results.summary(_uses(setup, fleet), interrupted, fleet.kv_uses(), fleet.num_failures)
 
 
 def _uses(setup: Setup, fleet: Fleet) -> list[PoolUse]:

@@ -275,6 +275,8 @@ def parse_changes(text: str) -> dict[str, str]:
         if not equals or (name not in CHANGES and name != "system"):
             known = ", ".join([*CHANGES, "system"])
             raise WorkloadError(f"--with {part.strip()!r}: name=value is needed, with a name of {known}")
+        if name in changes:
+            raise WorkloadError(f"--with {text!r}: {name} is there twice")
         if name in CHANGES:
             try:
                 CHANGES[name][1](value)
