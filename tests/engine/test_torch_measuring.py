@@ -12,6 +12,7 @@ import torch
 from tests.process.tiny_model import write_tiny_model
 
 from headway.engine.errors import ModelError
+from headway.engine.kv_tiers import block_bytes
 from headway.engine.loading import LoadedModel, load
 from headway.engine.measured_machine import MAX_ROUNDS, longer, machine_words, measure_machine
 from headway.engine.measuring import DECODE_STEPS, MARGIN, Measuring, Scenario, scenarios
@@ -30,7 +31,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoadedModel]:
 
 
 def config_of(model: LoadedModel) -> SchedulerConfig:
-    return scheduler_config(EngineSettings(model_dir="", name=""), model.groups, model.max_context, True)
+    size = block_bytes(model.executor.cache)
+    return scheduler_config(EngineSettings(model_dir="", name=""), model.groups, model.max_context, True, size)
 
 
 @dataclass

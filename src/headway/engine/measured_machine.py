@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from headway.arithmetic.shape import ModelShape
+from headway.engine.kv_tiers import block_bytes
 from headway.engine.loading import LoadedModel, load, resolve_device
 from headway.engine.measuring import MeasuredStep, Measuring, Scenario, scenarios
 from headway.engine.memory import free_bytes
@@ -66,7 +67,13 @@ def _measured(
 ) -> MeasuredMachine:
     on_cpu = where.type == "cpu"
     number: torch.dtype = getattr(torch, model.dtype)
-    config = scheduler_config(EngineSettings(model_dir="", name=""), model.groups, model.max_context, on_cpu)
+    config = scheduler_config(
+        EngineSettings(model_dir="", name=""),
+        model.groups,
+        model.max_context,
+        on_cpu,
+        block_bytes(model.executor.cache),
+    )
     bench = Measuring(model.executor, config, model.shape.vocab, depth=1 if on_cpu else 2)
     flops_per_s, bytes_per_s = probe_flops_per_s(number, where), probe_bytes_per_s(number, where)
     runs = _runs(bench.run, scenarios(config), budget_s, report)

@@ -51,7 +51,7 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def scheduler_config(
-    settings: EngineSettings, groups: tuple[CacheGroup, ...], max_context: int, on_cpu: bool, tier_block_bytes: int = 1
+    settings: EngineSettings, groups: tuple[CacheGroup, ...], max_context: int, on_cpu: bool, tier_block_bytes: int
 ) -> SchedulerConfig:
     """Raises ConfigError. The queue has room for what a lost engine had running, beside what may wait anyway."""
     default = _CPU_STEP_TOKENS if on_cpu else _ACCELERATOR_STEP_TOKENS
