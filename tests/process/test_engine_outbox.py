@@ -26,7 +26,7 @@ class World:
         self.open = {id: OpenSequence(Submit(id, b"\1\0\0\0", 1, 100, Sampling())) for id in self.fatal}
         self.outbox = Outbox()
         self.on_board: list[OpenSequence] = []
-        self.quarantined: list[str] = []
+        self.given_up: list[str] = []
         self.crashes = 0
         for sequence in self.open.values():
             self.outbox.put(sequence)
@@ -55,7 +55,7 @@ class World:
     def crash(self) -> None:
         self.crashes += 1
         for sequence in self.outbox.engine_died(self.open.values()):
-            self.quarantined.append(sequence.id)
+            self.given_up.append(sequence.id)
             self.outbox.remove(sequence)
             del self.open[sequence.id]
         for sequence in self.open.values():
@@ -77,28 +77,15 @@ BURSTS = st.lists(st.integers(1, 8), min_size=1, max_size=5)
 
 
 @settings(deadline=None)
-@given(st.lists(st.sampled_from([None, None, 0]), max_size=12), st.integers(0, 5), st.booleans(), BURSTS)
-def test_exactly_the_poison_requests_are_quarantined(
-    fatal: list[int | None], late_at: int, has_late: bool, bursts: list[int]
-) -> None:
-    fatal = [*fatal, late_at if has_late else None]
-    if len(fatal) - fatal.count(None) > 1:
-        # Whoever rides along counts the first crash of each poison that comes later, so here they come together.
-        bursts = [len(fatal)]
-    world = play(fatal, bursts)
-    assert set(world.quarantined) == {f"r{i}" for i, at in enumerate(fatal) if at is not None}
-    assert world.crashes <= 3 * (1 + len(world.quarantined))
-
-
-@settings(deadline=None)
 @given(st.lists(st.one_of(st.none(), st.integers(0, 5)), max_size=12), BURSTS)
-def test_whatever_the_requests_do_every_one_ends_and_engines_stop_dying(
+def test_exactly_the_poison_requests_are_given_up_and_engines_stop_dying(
     fatal: list[int | None], bursts: list[int]
 ) -> None:
+    """Whenever they come and however late in its life each one kills."""
     world = play(fatal, bursts)
     poison = {f"r{i}" for i, at in enumerate(fatal) if at is not None}
-    assert poison <= set(world.quarantined)
-    assert world.crashes <= MAX_CRASHES * max(1, len(poison))
+    assert set(world.given_up) == poison
+    assert world.crashes <= MAX_CRASHES * len(poison)
 
 
 def test_queued_requests_are_innocent() -> None:

@@ -207,7 +207,7 @@ class EngineLink:
             if reason is not None:
                 self._close(sequence, sequence.ending_without_engine(reason))
         for sequence in self._outbox.engine_died(self._open.values()):
-            self._close(sequence, EngineFailed(f"{sequence.id}: engines died while it was running, {sequence.crashes}"))
+            self._close(sequence, EngineFailed(f"{sequence.id}: engines died while it was running by itself"))
         for sequence in self._open.values():
             sequence.sent = sequence.on_board = sequence.drew = False
 

@@ -33,6 +33,9 @@ class OpenSequence:
         self.drew = False
         """The present engine has drawn a token of it."""
         self.crashes = 0
+        """Of engines, for which it may be to blame."""
+        self.crashes_alone = 0
+        """Of engines in which it was the only one."""
         self.finishing: FinishReason | None = None
         self.expiry: asyncio.TimerHandle | None = None
         self._submit = submit
