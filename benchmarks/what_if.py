@@ -1,6 +1,6 @@
 """Does a fork of a logged run predict what the real engine does when the same thing is changed?
 
-    python benchmarks/what_if.py [--requests 30] [--rate 0.6] [--json]
+    python benchmarks/what_if.py [--requests 30] [--rate 0.6] [--logs FOLDER] [--json]
 
 One trace runs twice on the real server as it is, and once with each change: no prefix cache, small chunks, few running
 requests. From the log of the first run alone, `headway simulate --replay LOG --with CHANGE` predicts the difference of
@@ -66,12 +66,14 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=30)
     parser.add_argument("--rate", type=float, default=0.6, help="requests a second")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--logs", type=Path, metavar="FOLDER", help="keep the step logs there")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     directory = resolve_model(options.model)
     trace = make_trace(plain_tokens(directory), options.requests, options.rate, options.seed)
     with tempfile.TemporaryDirectory(prefix="headway-what-if-") as name:
-        folder = Path(name)
+        folder = options.logs or Path(name)
+        folder.mkdir(exist_ok=True)
         base = [measured(directory, trace, folder / f"base-{n}.jsonl") for n in (1, 2)]
         rows = []
         for change, arguments in CHANGES.items():
