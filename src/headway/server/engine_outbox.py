@@ -4,9 +4,9 @@ Everything on board when an engine died is suspect. In the next engine suspects 
 token before the next one is sent. When the engine dies again with one on trial, that one alone is blamed, and is the
 first to get on the next engine, by itself. One that was blamed MAX_CRASHES times runs by itself to its end.
 
-Only a sequence that nobody rode with is given up: at its second crash when it was on trial, or else at the third that it
-had alone. Then the culprit is found, and the others are hardly suspect. Sequences that were still queued are innocent
-and follow once the suspects are through.
+Only a sequence that nobody rode with is given up: at its second crash when it was on trial, or else at the third that
+it had alone. Then the culprit is found, and the others are hardly suspect. Sequences that were still queued are
+innocent and follow once the suspects are through.
 """
 
 from __future__ import annotations
