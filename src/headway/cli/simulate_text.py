@@ -161,6 +161,8 @@ def _kept(use: KVUse, input_tokens: int) -> str:
         return held
     share = use.loaded_tokens / input_tokens if input_tokens else 0.0
     moved = f"read {si(use.read_bytes, 'B', 3)}, written {si(use.written_bytes, 'B', 3)}"
+    if use.failed_transfers:
+        moved += f", {counted(use.failed_transfers, 'transfer')} failed"
     cost = "" if use.cost_usd is None else f", {plain(use.cost_usd, 'USD')}"
     return f"{held}; {share:.1%} of prompt tokens came back; {moved}{cost}"
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from headway.simulator.replica import ARRIVAL
 from headway.simulator.world import World
@@ -17,21 +16,25 @@ FAULT = ARRIVAL + 1
 LEAST_S = 1.0
 """Of a mean time between failures: bounds the events of a run."""
 
-What = Literal["replica", "handover"]
-"""A replica, with its cache and its requests; or its end of the links over which KV is handed over."""
-Thing = tuple[What, int]
+REPLICA = "replica"
+"""With its cache and its requests."""
+HANDOVER = "handover"
+"""Its end of the links over which KV is handed over."""
+Thing = tuple[str, int]
+"""REPLICA or a link of it, and the replica's number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
     """Raises WorkloadError for a time that is none."""
 
-    what: What
+    what: str
+    """REPLICA, or one of its links: HANDOVER, or the one to the tier of that name, which keeps what it holds."""
     at_s: float
     for_s: float | None = None
     """None: for good."""
     replica: int | None = None
-    """None: every one."""
+    """None: every one that has such a link."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.at_s < float("inf"):
@@ -62,8 +65,8 @@ class Faults:
         self,
         world: World,
         num_replicas: int,
-        fail: Callable[[What, int], None],
-        recover: Callable[[What, int], None],
+        fail: Callable[[str, int], None],
+        recover: Callable[[str, int], None],
     ) -> None:
         self._world = world
         self._num_replicas = num_replicas
@@ -73,14 +76,10 @@ class Faults:
         """How many faults hold it down."""
         self._for_good: set[Thing] = set()
 
-    def plan(self, faults: Sequence[Fault]) -> None:
-        """Raises WorkloadError for a replica that there is not."""
+    def plan(self, faults: Sequence[Fault], links: Sequence[Collection[str]]) -> None:
+        """`links` of each replica. Raises WorkloadError for a replica or a link that there is not."""
         for fault in faults:
-            if fault.replica is not None and not 0 <= fault.replica < self._num_replicas:
-                raise WorkloadError(f"fault of replica {fault.replica}: there are 0 to {self._num_replicas - 1}")
-            replicas = range(self._num_replicas) if fault.replica is None else (fault.replica,)
-            for replica in replicas:
-                thing = (fault.what, replica)
+            for thing in _things(fault, links):
                 self._world.aside(_ns(fault.at_s), FAULT, self._begin, thing)
                 if fault.for_s is None:
                     self._world.aside(_ns(fault.at_s), FAULT, self._for_good.add, thing)
@@ -89,13 +88,13 @@ class Faults:
 
     def is_for_good(self, replica: int) -> bool:
         """It failed, and will not come back."""
-        return ("replica", replica) in self._for_good
+        return (REPLICA, replica) in self._for_good
 
     def draw(self, faults: RandomFaults) -> None:
         """Each replica has a stream of its own."""
         for replica in range(self._num_replicas):
             stream = Streams(faults.seed).of(f"faults of replica {replica}")
-            self._next(("replica", replica), faults, stream.exponential)
+            self._next((REPLICA, replica), faults, stream.exponential)
 
     def _next(self, thing: Thing, faults: RandomFaults, exponential: Callable[[float], float]) -> None:
         if thing in self._for_good:
@@ -116,6 +115,20 @@ class Faults:
         self._down[thing] -= 1
         if not self._down[thing]:
             self._recover(*thing)
+
+
+def _things(fault: Fault, links: Sequence[Collection[str]]) -> list[Thing]:
+    """What it holds down."""
+    what, replica = fault.what, fault.replica
+    if replica is not None and not 0 <= replica < len(links):
+        raise WorkloadError(f"fault of replica {replica}: there are 0 to {len(links) - 1}")
+    asked = range(len(links)) if replica is None else (replica,)
+    things = [(what, each) for each in asked if what == REPLICA or what in links[each]]
+    if not things:
+        who = "no replica has" if replica is None else f"replica {replica} does not have"
+        there = ", ".join(sorted({name for each in asked for name in links[each]})) or "none"
+        raise WorkloadError(f"fault of link={what}: {who} such a link; links are: {there}")
+    return things
 
 
 def _ns(seconds: float) -> int:

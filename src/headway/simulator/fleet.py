@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from headway.simulator.clients import Client, Clients
-from headway.simulator.faults import Fault, Faults, RandomFaults, What
+from headway.simulator.faults import HANDOVER, REPLICA, Fault, Faults, RandomFaults
 from headway.simulator.gateway import Gateway, Limits
 from headway.simulator.group import Backend, Group, Site
-from headway.simulator.handover import End, Inbox, Parcel
+from headway.simulator.handover import Inbox, Parcel, PortEnd
 from headway.simulator.kv_use import KVUse, kv_uses
-from headway.simulator.links import TierLinks
+from headway.simulator.links import End, TierLinks
 from headway.simulator.model_routes import ModelRoutes
 from headway.simulator.observer import Observer
 from headway.simulator.pools import Pool, check_roles
@@ -91,6 +91,8 @@ class Fleet:
         self._tier_links = [self._links(config.pools[load.pool]) for load in loads]
         self.backends = [self._backend(load, observer) for load in loads]
         self.replicas = [backend.replica for backend in self.backends]
+        self._ends = [_ends(*each) for each in zip(self.backends, self._tier_links, strict=True)]
+        """By link, of each replica."""
         self._models = ModelRoutes([pool.serves for pool in config.pools])
         self._sites = {
             serves: [self._site(place, serves) for place in config.places] for serves in self._models.patterns
@@ -122,7 +124,7 @@ class Fleet:
     def _backend(self, load: Load, observer: Observer | None) -> Backend:
         config = self.config
         pool, carrier = config.pools[load.pool], self._tier_links[load.replica]
-        end = None if pool.port is None or pool.role == "mixed" else End(self.world, pool.port)
+        end = None if pool.port is None or pool.role == "mixed" else PortEnd(self.world, pool.port)
         inbox = None
         if pool.role == "decode" and end is not None and config.parcel is not None:
             inbox = Inbox(self.world, end, config.parcel, config.block_size, carrier, lambda fact: replica.tell(fact))
@@ -169,28 +171,27 @@ class Fleet:
 
     def _plan_faults(self) -> Faults:
         config = self.config
-        if any(fault.what == "handover" for fault in config.faults) and config.parcel is None:
+        if any(fault.what == HANDOVER for fault in config.faults) and config.parcel is None:
             raise WorkloadError("fault of link=handover: no pool hands anything over")
         faults = Faults(self.world, len(self.backends), self._fail, self._recover)
-        faults.plan(config.faults)
+        faults.plan(config.faults, self._ends)
         if config.random_faults is not None:
             faults.draw(config.random_faults)
         return faults
 
-    def _fail(self, what: What, replica: int) -> None:
+    def _fail(self, what: str, replica: int) -> None:
         self.num_failures += 1
-        backend = self.backends[replica]
-        if what == "replica":
-            self._gateway.fail(backend)
-        elif backend.end is not None:
-            backend.end.fail()
+        if what == REPLICA:
+            self._gateway.fail(self.backends[replica])
+            self._tier_links[replica].break_off()
+        else:
+            self._ends[replica][what].fail()
 
-    def _recover(self, what: What, replica: int) -> None:
-        backend = self.backends[replica]
-        if what == "replica":
-            self._gateway.recover(backend)
-        elif backend.end is not None:
-            backend.end.recover()
+    def _recover(self, what: str, replica: int) -> None:
+        if what == REPLICA:
+            self._gateway.recover(self.backends[replica])
+        else:
+            self._ends[replica][what].recover()
 
     def _answered(self, client: Client, record: Record) -> None:
         self._on_record(record)
@@ -214,6 +215,10 @@ class Fleet:
             self.world.at(self.world.now_ns + way_ns, ARRIVAL, action, *arguments)
         else:
             action(*arguments)
+
+
+def _ends(backend: Backend, tiers: TierLinks) -> dict[str, End]:
+    return tiers.ends if backend.end is None else {**tiers.ends, HANDOVER: backend.end}
 
 
 def _loads(config: FleetConfig) -> list[Load]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headway.scheduler.request import Request
-from headway.simulator.handover import End, Inbox
+from headway.simulator.handover import Inbox, PortEnd
 from headway.simulator.pools import Role
 from headway.simulator.replica import Replica
 from headway.simulator.router import Load, Router
@@ -24,7 +24,7 @@ class Backend:
     replica: Replica
     load: Load
     role: Role
-    end: End | None = None
+    end: PortEnd | None = None
     inbox: Inbox | None = None
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from headway.scheduler.contract import Load, Save
 from headway.scheduler.facts import Fact, TierHolds, TierLost
-from headway.simulator.links import ARRIVED, Carrier, Link, OnArrival
+from headway.simulator.links import ARRIVED, Carrier, End, Link, OnArrival, Transfer
 from headway.simulator.world import World
 
 TIER = "handover"
@@ -40,53 +40,13 @@ class Parcel:
     layers: int
 
 
-class End:
-    """One replica's end of the links: what is under way there fails together."""
+class PortEnd(End):
+    """One replica's end of the links over which KV is handed over."""
 
     def __init__(self, world: World, port: Port) -> None:
         self.link = Link(world, port.bytes_per_s, port.latency_s)
         self.bytes_per_s = port.bytes_per_s
-        self.lives = 0
-        """How often it has failed: what was promised before is gone."""
-        self._faults = 0
-        """That hold it down."""
-        self.under_way: dict[Transfer, None] = {}
-
-    @property
-    def is_up(self) -> bool:
-        return not self._faults
-
-    def fail(self) -> None:
-        self._faults += 1
-        self.lives += 1
-        for transfer in list(self.under_way):
-            transfer.end(False)
-
-    def recover(self) -> None:
-        """Of one of its faults."""
-        self._faults -= 1
-
-
-class Transfer:
-    """Has arrived when both links have carried it; ends once."""
-
-    def __init__(self, ends: tuple[End, End], on_arrival: OnArrival) -> None:
-        self._ends = ends
-        self._on_arrival = on_arrival
-        self._missing = len(ends)
-        for end in ends:
-            end.under_way[self] = None
-
-    def carried(self, ok: bool) -> None:
-        self._missing -= 1
-        if not self._missing:
-            self.end(ok)
-
-    def end(self, ok: bool) -> None:
-        if self in self._ends[0].under_way:
-            for end in self._ends:
-                del end.under_way[self]
-            self._on_arrival(ok)
+        super().__init__(self.link)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,7 +54,7 @@ class Promise:
     """A request's KV, in blocks of these keys, computed by the replica at `sender` from `began_ns` to `ended_ns`."""
 
     keys: tuple[bytes, ...]
-    sender: End
+    sender: PortEnd
     life: int
     began_ns: int
     ended_ns: int
@@ -115,7 +75,7 @@ class Inbox:
     """The Carrier of a replica that decodes: from the replicas that prefill, and from its own tiers."""
 
     def __init__(
-        self, world: World, end: End, parcel: Parcel, block_size: int, tiers: Carrier, tell: Callable[[Fact], None]
+        self, world: World, end: PortEnd, parcel: Parcel, block_size: int, tiers: Carrier, tell: Callable[[Fact], None]
     ) -> None:
         """`tell`: to the scheduler."""
         self.end = end
@@ -160,12 +120,12 @@ class Inbox:
             if ok and load.keys[-1] == promise.keys[-1]:
                 self.forget(promise)
 
-        transfer = Transfer((promise.sender, self.end), arrived)
+        transfer = Transfer(self._world, (promise.sender, self.end), size_bytes, arrived)
         for end in (promise.sender, self.end):
             head_start_ns = promise.head_start_ns(
                 self._world.now_ns, size_bytes / end.bytes_per_s * 1e9, self._parcel.layers
             )
-            end.link.send(size_bytes, transfer.carried, max(0, head_start_ns))
+            transfer.over(end.link, max(0, head_start_ns))
 
     def save(self, save: Save, on_arrival: OnArrival) -> None:
         self._tiers.save(save, on_arrival)

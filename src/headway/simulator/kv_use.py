@@ -30,6 +30,8 @@ class KVUse:
     """That came back to the device from here."""
     read_bytes: float
     written_bytes: float
+    failed_transfers: int
+    """Loads from here and copies to here that did not arrive."""
     cost_usd: float | None
     """Of all of the tier for the whole run. None: not known, or part of the replica's price."""
 
@@ -60,6 +62,7 @@ def _use(pool: Pool, links: TierLinks, memory: MemoryUse, duration_s: float) -> 
         memory.blocks_loaded * pool.scheduler.block_size,
         0.0 if memory.name == DEVICE else links.reads[memory.name].sent_bytes,
         0.0 if memory.name == DEVICE else links.writes[memory.name].sent_bytes,
+        links.num_failed[memory.name],
         None if per_hour is None else per_hour * duration_s / HOUR_S,
     )
 

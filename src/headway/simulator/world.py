@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import Any
 
 Event = tuple[int, int, int, Callable[..., None], tuple[Any, ...]]
@@ -19,9 +19,15 @@ class World:
         """What happens beside all else: it does not keep the world going."""
         self._num_events = 0
 
-    def at(self, time_ns: int, priority: int, action: Callable[..., None], *arguments: Any) -> None:
+    def at(self, time_ns: int, priority: int, action: Callable[..., None], *arguments: Any) -> Event:
         """At equal times the smaller priority goes first, then what was asked for first. ValueError for the past."""
-        self._push(self._heap, time_ns, priority, action, arguments)
+        return self._push(self._heap, time_ns, priority, action, arguments)
+
+    def cancel(self, event: Event) -> None:
+        """It will not happen, nor keep the world going. Takes time in proportion to all that is to come."""
+        if event in self._heap:
+            self._heap.remove(event)
+            heapify(self._heap)
 
     def aside(self, time_ns: int, priority: int, action: Callable[..., None], *arguments: Any) -> None:
         """The same, if anything else is to happen then or later."""
@@ -29,11 +35,13 @@ class World:
 
     def _push(
         self, heap: list[Event], time_ns: int, priority: int, action: Callable[..., None], arguments: tuple[Any, ...]
-    ) -> None:
+    ) -> Event:
         if time_ns < self.now_ns:
             raise ValueError(f"an event at {time_ns} ns, where it is {self.now_ns} ns already")
-        heappush(heap, (time_ns, priority, self._num_events, action, arguments))
+        event = (time_ns, priority, self._num_events, action, arguments)
+        heappush(heap, event)
         self._num_events += 1
+        return event
 
     def run(self) -> None:
         """Until nothing is left to happen."""
