@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headway.arithmetic.cache import cache_terms
-from headway.scheduler.config import Tier
+from headway.scheduler.config import ConfigError, Tier
 
 if TYPE_CHECKING:
     from headway.arithmetic.formats import Precision
@@ -27,11 +27,18 @@ class TierMemory:
     ttl_s: float | None = None
     usd_per_hour: float | None = None
     """Of holding all of it. None: not known."""
+    is_exact: bool = False
+    """All of it or an error; else no more than MAX_BLOCKS of it."""
 
     def tier(self, block_bytes: float) -> Tier:
-        """As the scheduler knows it."""
+        """As the scheduler knows it. Raises ConfigError."""
         ttl_ns = None if self.ttl_s is None else round(self.ttl_s * 1e9)
-        num_blocks = min(MAX_BLOCKS, int(self.size_bytes / block_bytes))
+        num_blocks = int(self.size_bytes / block_bytes)
+        if num_blocks > MAX_BLOCKS:
+            if self.is_exact:
+                most = f"{MAX_BLOCKS * block_bytes / 1e9:.4g} GB, {MAX_BLOCKS:,} blocks"
+                raise ConfigError(f"kv_tier {self.name}: at most {most}, not {self.size_bytes / 1e9:.4g} GB")
+            num_blocks = MAX_BLOCKS
         block_ns = round(block_bytes / self.bytes_per_s * 1e9)
         return Tier(self.name, num_blocks, ttl_ns, round(self.latency_s * 1e9), block_ns)
 

@@ -64,6 +64,9 @@ PRESETS = {
         ),
     )
 }
+SHARED_TOKENS = 14_000
+SHARED_PART = 8
+"""Of a context: an eighth of it may be shared."""
 MAX_CALLS = 5000
 """A session is cut after this many calls, which is some 200 times the median."""
 
@@ -75,9 +78,12 @@ class Agentic:
     rate_per_s: float = 0.01
     """Sessions that start in a second."""
     arrivals: str = "poisson"
+    cv: float = 1.0
     concurrency: int | None = None
-    shared_tokens: int = 14_000
-    """Tools and system prompt: the prefix that all sessions have in common."""
+    shared_tokens: int | None = None
+    """Tools and system prompt: the prefix that all sessions have in common, at most an eighth of the smallest context.
+    None: SHARED_TOKENS, or an eighth of a session's context where that is less.
+    """
     max_context: int = 1_000_000
     """No limit of a session is above this."""
     sub_agents: float = 0.0
@@ -89,13 +95,18 @@ class Agentic:
         """Raises WorkloadError for an unknown preset or numbers that make no sense."""
         if self.preset not in PRESETS:
             raise WorkloadError(f"agents must be one of {', '.join(PRESETS)}, not {self.preset!r}")
-        for field, least in (("num_sessions", 1), ("shared_tokens", 0), ("max_context", 16)):
+        for field, least in (("num_sessions", 1), ("max_context", 16)):
             if getattr(self, field) < least:
                 raise WorkloadError(f"{field} must be at least {least}, not {getattr(self, field)}")
+        most = min(self.max_context, *(limit for _, limit in PRESETS[self.preset].limits)) // SHARED_PART
+        if self.shared_tokens is not None and not 0 <= self.shared_tokens <= most:
+            raise WorkloadError(
+                f"shared_tokens must be between 0 and {most:,}, an eighth of the context, not {self.shared_tokens:,}"
+            )
         if not 0 <= self.sub_agents <= 1:
             raise WorkloadError(f"sub_agents must be a share from 0 to 1, not {self.sub_agents}")
         check_concurrency(self.concurrency)
-        starts = arrivals(self.arrivals, self.rate_per_s, Streams(seed).of("arrivals"))
+        starts = arrivals(self.arrivals, self.rate_per_s, Streams(seed).of("arrivals"), self.cv)
         sessions = islice(self._sessions(seed, starts), self.num_sessions)
         return Workload(self.preset, sessions, HASH_BLOCK_SIZE, self.concurrency)
 
@@ -116,7 +127,8 @@ class _Dialogue:
         self.rng = rng = streams.of(f"session {number}")
         shares, limits = zip(*preset.limits, strict=True)
         self.limit = min(int(limits[rng.choice(len(limits), p=shares)]), settings.max_context)
-        self.shared = min(settings.shared_tokens, self.limit // 8)
+        most_shared = min(SHARED_TOKENS, self.limit // SHARED_PART)
+        self.shared = most_shared if settings.shared_tokens is None else settings.shared_tokens
         self.ids = list(range(self.shared // HASH_BLOCK_SIZE))
         self._next_id = (number + 1) << 32
         others = streams.of(f"sub-agents {number}")

@@ -8,7 +8,7 @@ from itertools import islice
 
 from headway.workload.arrivals import arrivals
 from headway.workload.call import Call, Session, Workload, WorkloadError
-from headway.workload.lengths import Distribution, whole
+from headway.workload.lengths import MAX_TOKENS, Distribution, whole
 from headway.workload.streams import Streams
 
 HASH_BLOCK_SIZE = 64
@@ -22,7 +22,7 @@ class Synthetic:
     num_requests: int
     input_tokens: Distribution
     output_tokens: Distribution
-    max_tokens: int = 1_000_000
+    max_tokens: int = MAX_TOKENS
     """Longer draws are cut to this."""
     rate_per_s: float = 1.0
     arrivals: str = "poisson"
