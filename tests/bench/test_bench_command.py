@@ -39,8 +39,9 @@ def headway(*arguments: Any) -> Result:
 
 
 def small(url: str, out: Path, *more: Any) -> Result:
-    options = ("--requests", 6, "--input-tokens", 20, "--output-tokens", 5, "--jitter-s", 0, "--max-lateness-s", 10)
-    return headway("bench", url, *options, "--out", out, *more)
+    options = ("--requests", 6, "--input-tokens", 20, "--output-tokens", 5, "--max-lateness-s", 10)
+    jitter = ("--jitter-s", 0) if "--concurrency" in more else ()
+    return headway("bench", url, *options, *jitter, "--out", out, *more)
 
 
 def test_a_run_is_measured_kept_and_reported(tmp_path: Path) -> None:
@@ -126,11 +127,11 @@ def test_interrupting_keeps_what_is_done(tmp_path: Path) -> None:
         (["h", "--concurrency", "0"], 2, "--concurrency"),
         (["h", "--rate", "nan"], 2, "--rate"),
         (["h", "--rate", "1,1"], 2, "--rate"),
-        (["h", "--slo", "fast"], 1, "ttft=2s"),
+        (["h", "--slo", "fast"], 2, "ttft=2s"),
         (["h", "--extra", "{"], 1, "--extra"),
         (["h", "--extra", "[]"], 1, "--extra"),
         (["h", "--extra", '{"stream": false}'], 1, "--extra"),
-        (["h", "--input-tokens", "many"], 1, "many"),
+        (["h", "--input-tokens", "many"], 2, "many"),
         (["h", "--agents", "nobody"], 1, "nobody"),
         (["h", "--trace", "nowhere.jsonl"], 1, "nowhere.jsonl"),
         (["h", "--duration-s", "0"], 2, "--duration-s"),

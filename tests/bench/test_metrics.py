@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import click
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,8 +11,9 @@ from hypothesis import strategies as st
 from headway.bench.metrics import METRICS, RATES, distributions, keeps, rates
 from headway.bench.quantiles import distribution, quantile_of
 from headway.bench.record import Record
-from headway.bench.slo import Slo, SloError, parse_slo
+from headway.bench.slo import Slo
 from headway.bench.summary import objections, summarise
+from headway.cli.bench_slo import Limits
 from headway.workload.call import Call, Workload
 from tests.bench.asking import ask, drive
 from tests.bench.scripted import END, HEAD, Server, answer, event, http_chunk, text, usage
@@ -135,12 +137,12 @@ def test_a_late_load_generator_has_no_result() -> None:
 
 
 def test_an_slo_is_read_and_refused() -> None:
-    slo = parse_slo("ttft=2s, tpot<=50ms", 0.99)
-    assert slo == Slo(ttft_s=2.0, tpot_s=0.05, share=0.99)
-    assert parse_slo(str(slo), 0.99) == slo
-    for bad in ("", "ttft", "ttft=2", "speed=2s", "ttft=0s", "ttft=1s,ttft=2s", "ttft=-1s", "ttft=nans"):
-        with pytest.raises(SloError):
-            parse_slo(bad)
+    slo = Limits().convert("ttft=2, tpot<=50ms,e2e=1min", None, None)
+    assert slo == Slo(ttft_s=2.0, tpot_s=0.05, e2e_s=60.0)
+    assert Limits().convert(str(slo), None, None) == slo
+    for bad in ("", "ttft", "ttft=", "speed=2s", "ttft=0s", "ttft=1s,ttft=2s", "ttft=-1s", "ttft=nans", "ttft=nan"):
+        with pytest.raises(click.BadParameter):
+            Limits().convert(bad, None, None)
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=60), st.sampled_from([0.5, 0.9, 0.95, 0.99]))

@@ -14,7 +14,7 @@ from headway.bench.load import Load, Pace
 from headway.bench.record import Record
 from headway.bench.results import REQUESTS, RUN, ResultError, read_records, read_run, write_run
 from headway.bench.run import Bench, Run
-from headway.bench.slo import Slo, parse_slo
+from headway.bench.slo import Slo
 from headway.bench.sweep import Point, sweep
 from headway.bench.words import WORDS
 from headway.workload.call import Call, Workload
@@ -69,7 +69,7 @@ def test_a_run_without_a_good_answer_is_no_result() -> None:
 
 def test_a_sweep_stops_at_the_first_load_that_breaks_the_slo() -> None:
     """A server whose answers take as long as it has requests open."""
-    slo = parse_slo("ttft=3s")
+    slo = Slo(ttft_s=3.0)
     loads: list[int] = []
 
     async def all_points() -> list[tuple[Run, list[Record]]]:

@@ -10,6 +10,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from headway.cli.preconditions import given_options
 from headway.cli.workload_options import WorkloadChoice, workload_options
 from headway.workload.call import Call
 
@@ -20,7 +21,7 @@ def choice(*arguments: Any) -> WorkloadChoice:
     @click.command()
     @workload_options
     def command(**options: Any) -> None:
-        taken.append(WorkloadChoice.taken(options))
+        taken.append(WorkloadChoice.taken(options, given_options()))
         assert not options
 
     result = CliRunner().invoke(command, [str(argument) for argument in arguments], catch_exceptions=False)

@@ -129,6 +129,13 @@ def test_version_and_help_come_without_torch_and_without_a_server() -> None:
         (["serve", "--no-such-option"], "--no-such-option"),
         (["serve", "a", "b"], "unexpected"),
         (["serve", "--step-log", "/"], "--step-log"),
+        (["serve", "--step-log", "/no/such/directory/steps"], "there is no directory /no/such/directory"),
+        (["serve", "--kv-tier-dir", "/"], "--kv-tier-dir: only with --kv-tier ssd"),
+        (["serve", "--kv-tier", "dram=1GiB", "--kv-tier-dir", "/"], "--kv-tier-dir: only with --kv-tier ssd"),
+        (["serve", "--draft-depth", "2"], "--draft-depth: only with --speculation ngram"),
+        (["serve", "--kv-ttl", "5min", "--no-prefix-cache"], "--kv-ttl: keeps KV for the prefix cache"),
+        (["serve", "--kv-tier", "dram=1GiB", "--no-prefix-cache"], "--kv-tier: keeps KV for the prefix cache"),
+        (["serve", "--kv-tier", "dram=1GiB,ttl=5"], "'ttl=5' is not one of size"),
         (["no-such-command"], "no-such-command"),
         (["--no-such-option"], "--no-such-option"),
     ],
@@ -187,7 +194,6 @@ def test_an_unusable_model_is_one_line(
         (["--api-key", " x"], "api_keys"),
         (["--served-model-name", "x\ny"], "model"),
         (["--served-model-name", " "], "model"),
-        (["--step-log", "/no/such/directory/steps"], "/no/such/directory"),
     ],
 )
 def test_options_that_cannot_work_are_one_line(
@@ -243,10 +249,12 @@ def test_a_killed_engine_costs_a_stream_nothing_and_both_step_logs_replay(tiny_m
         assert steps > 0
 
 
-def test_a_step_log_is_never_overwritten(capfd: pytest.CaptureFixture[str], tiny_model: Path, tmp_path: Path) -> None:
+def test_a_step_log_is_never_overwritten(tiny_model: Path, tmp_path: Path) -> None:
     log = tmp_path / "steps.jsonl"
     log.write_text("precious")
-    assert_one_line(capfd, "steps.jsonl can't be written: File exists", tiny_model, "--port", "0", "--step-log", log)
+    result = CliRunner().invoke(main, ["serve", str(tiny_model), "--port", "0", "--step-log", str(log)])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == f"headway: Invalid value for '--step-log': '{log}': File exists\n"
     assert log.read_text() == "precious"
 
 

@@ -243,16 +243,16 @@ def test_random_failures_follow_the_seed() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--fault", "replica=1"), "it needs at=SECONDS, and replica=N or link=handover"),
-        (("--fault", "at=1"), "it needs at=SECONDS"),
-        (("--fault", "replica=x,at=1"), "replica must be a number, not 'x'"),
+        (("--fault", "replica=1"), "it needs at=TIME, and replica=N or link=handover"),
+        (("--fault", "at=1"), "it needs at=TIME"),
+        (("--fault", "replica=x,at=1"), "replica: 'x' is not a valid integer"),
         (("--fault", "replica=7,at=1"), "there are 0 to 1"),
-        (("--fault", "replica=1,at=-1"), "must have a time"),
-        (("--fault", "replica=1,at=nan"), "must have a time"),
+        (("--fault", "replica=1,at=-1"), "at: '-1' is out of range: from 0 to 1,000,000 s"),
+        (("--fault", "replica=1,at=nan"), "at: 'nan' is not a time"),
         (("--fault", "link=ethernet,at=1"), "link must be handover"),
         (("--fault", "link=handover,at=1"), "no pool hands anything over"),
         (("--fault", "colour=red,at=1"), "is not FIELD=VALUE with one of replica, link, at, for"),
-        (("--mttr", "5"), "--mttr needs --mtbf"),
+        (("--mttr", "5"), "--mttr: only with --mtbf"),
         (("--mtbf", "0.5"), "mtbf must be at least 1 s"),
     ],
 )

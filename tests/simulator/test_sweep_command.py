@@ -142,25 +142,27 @@ def test_after_ctrl_c_the_file_has_what_was_done(tmp_path: Path) -> None:
         (("--sweep", "weights=bf16,fp3"), "number format 'fp3' is not known"),
         (("--sweep", "input-tokens=5;-1"), "lengths '-1' are not understood"),
         (("--sweep", "trace=/nowhere"), "/nowhere: No such file"),
-        (("--sweep", "concurrency=1,2", "--rate", "1"), "choose one: --rate"),
+        (("--sweep", "concurrency=1,2", "--rate", "1"), "--rate: not with --concurrency"),
         (("--sweep", f"seed={MANY}", "--sweep", f"replicas={MANY}"), "more than 20,000 points"),
-        (("--sweep", "replicas=1,2", "--out", "t.parquet"), "t.parquet: a sweep's results must end in .jsonl"),
-        (("--sweep", "replicas=1,2", "--trace-out", "t.json"), "choose one: --trace-out"),
-        (("--sweep", "replicas=1,2", "--chart", "t.pdf"), "t.pdf: must end in .html, .svg, .png"),
+        (("--sweep", "replicas=1,2", "--out", "t.parquet"), "--out t.parquet: must end in .jsonl of a sweep"),
+        (("--sweep", "replicas=1,2", "--trace-out", "t.json"), "--trace-out: of one run: not with --sweep"),
+        (("--sweep", "replicas=1,2", "--chart", "t.pdf"), "'t.pdf' must end in .html or .svg or .png"),
         (("--sweep", "replicas=1,2", "--chart", "t.svg", "--x", "replicas"), "--x and --y go together"),
         (("--sweep", "replicas=1,2", "--chart", "t.svg", "--x", "tftt-p50", "--y", "usd"), "did you mean ttft-p50"),
         (("--sweep", "replicas=1,2", "--chart", "t.svg", "--by", "system"), "--by system: must be a swept option"),
-        (("--sweep", "replicas=1,2", "--by", "replicas"), "--by needs --chart FILE"),
-        (("--by", "replicas"), "--by needs --sweep"),
+        (("--sweep", "replicas=1,2", "--by", "replicas"), "--by: only with --chart FILE"),
+        (("--by", "replicas"), "--by: only with --sweep"),
         (("--ray", "auto", "--jobs", "2", "--sweep", "replicas=1,2"), "choose one: --jobs"),
-        (("--chart", "t.pdf"), "t.pdf: must end in"),
+        (("--chart", "t.pdf"), "'t.pdf' must end in"),
     ],
 )  # fmt: skip
 def test_a_mistake_gets_one_line_before_anything_runs(
     arguments: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    result = called(*arguments, *(() if "--out" in arguments else ("--out", "t.jsonl")))
+    result = called(
+        *arguments, *(() if "--out" in arguments else ("--out", "t.jsonl" if "--sweep" in arguments else "t.parquet"))
+    )
     assert result.exit_code in (1, 2)
     assert message in " ".join(result.output.split())
     assert not list(tmp_path.iterdir())

@@ -99,7 +99,7 @@ SMALL = ["simulate", "--agents", "coding_agent", "--sessions", "3", "--concurren
 
 
 def test_the_command_keeps_kv_in_tiers() -> None:
-    tiers = ["--tier", "dram,ttl=10min", "--tier", "ssd,size=1TB,bandwidth=5GB/s", "--kv-ttl", "1min", "--json"]
+    tiers = ["--kv-tier", "dram,ttl=10min", "--kv-tier", "ssd=1TB,bandwidth=5GB/s", "--kv-ttl", "1min", "--json"]
     plain, tiered = (CliRunner().invoke(main, [*SMALL, *more]) for more in (["--json"], tiers))
     assert plain.exit_code == tiered.exit_code == 0, plain.output + tiered.output
     before, after = json.loads(plain.stdout), json.loads(tiered.stdout)
@@ -119,11 +119,13 @@ def test_the_command_keeps_kv_in_tiers() -> None:
         ("dram,colour=red", "'colour=red' is not one of"),
         ("dram,size=big", "size: 'big' is not a size"),
         ("dram,ttl=-1s", "ttl: "),
-        ("dram,size=1kB", "--tier dram: num_blocks must be at least 1"),
+        ("dram=1GB,size=2GB", "once"),
+        ("ssd=900000TB", "--kv-tier ssd: at most 8796 GB, 4,194,304 blocks, not 9e+08 GB"),
+        ("dram,size=1kB", "--kv-tier dram: num_blocks must be at least 1"),
     ],
 )
 def test_a_tier_that_is_none_is_one_line(spec: str, words: str) -> None:
-    result = CliRunner().invoke(main, [*SMALL, "--tier", spec])
+    result = CliRunner().invoke(main, [*SMALL, "--kv-tier", spec])
     assert result.exit_code in (1, 2)
     [line] = result.stderr.splitlines()
     assert words in line

@@ -207,12 +207,13 @@ def test_a_full_disk_gets_one_line_and_leaves_no_file(tmp_path: Path, option: st
 
 
 def test_bad_places_get_one_line(tmp_path: Path) -> None:
-    for path, words in ((tmp_path / "none" / "t.json", "No such file"), (Path(AZURE), "same file")):
-        result = called("--trace", AZURE, "--requests", 3, "--trace-out", path)
-        assert result.exit_code
+    for name, words in (("none/t.json", "there is no directory"), ("t.csv", "must end in .json")):
+        result = called("--trace", AZURE, "--requests", 3, "--trace-out", tmp_path / name)
+        assert result.exit_code == 2
         assert words in result.output
-    chart = tmp_path / "c.svg"
-    assert "same file" in called("--requests", 1, "--chart", chart, "--trace-out", chart).output
+    (tmp_path / "t.json").write_text("mine")
+    same = called("--trace", tmp_path / "t.json", "--trace-out", tmp_path / "." / "t.json")
+    assert f"'{tmp_path / 't.json'}' is named by --trace too" in same.output
 
 
 def test_a_real_runs_log_becomes_a_trace(tmp_path: Path) -> None:

@@ -121,8 +121,8 @@ def test_the_option(tmp_path: Path) -> None:
     assert durations[0] != pytest.approx(durations[2], rel=0.01)
     for more, words in (
         (("--think-by-hour", "weekend"), "office or a file, and there is no file 'weekend'"),
-        (("--think-by-hour", "office", "--trace", str(path)), "choose one: --think-by-hour"),
-        (("--think-by-hour", "office", "--concurrency", "2"), "not a closed loop"),
+        (("--think-by-hour", "office", "--trace", str(path)), "--think-by-hour: not with --trace"),
+        (("--think-by-hour", "office", "--concurrency", "2"), "--think-by-hour: not with --concurrency"),
     ):
         arguments = [a for a in few if a not in ("--rate", "0.001")] if "office" in more else few
         assert words in CliRunner().invoke(simulate, [*arguments, *more]).output

@@ -7,7 +7,10 @@ from typing import Any
 
 import click
 
-from headway.cli.quantities import NamedPath, Seconds
+from headway.cli.bench_slo import Limits
+from headway.cli.out_files import OutFile
+from headway.cli.preconditions import Beside
+from headway.cli.quantities import NamedPath, Number, Seconds
 from headway.cli.workload_options import workload_options
 
 _PATH = NamedPath(path_type=Path)
@@ -18,15 +21,13 @@ _PATH = NamedPath(path_type=Path)
 @workload_options
 @click.option("--concurrency", metavar="N[,N…]", help="Closed loop: sessions in progress. Several: a sweep.")
 @click.option("--rate", metavar="R[,R…]", help="Open loop: sessions a second. [default: 1]")
-@click.option(
-    "--speed", type=click.FloatRange(0, 1e6, min_open=True), default=1.0, help="Arrivals, so many times as fast."
-)
-@click.option("--think", type=click.FloatRange(0, 1e3), default=1.0, help="Gaps in sessions so many times as long.")
+@click.option("--speed", type=Number(0, 1e6, min_open=True), default=1.0, help="Arrivals, so many times as fast.")
+@click.option("--think", type=Number(0, 1e3), default=1.0, help="Gaps in sessions so many times as long.")
 @click.option("--duration-s", type=Seconds(), help="Nothing is sent after this.")
-@click.option("--slo", metavar="LIMITS", help="As ttft=2s,tpot=50ms,gap=200ms,e2e=30s. A sweep stops at it.")
 @click.option(
-    "--slo-share", type=click.FloatRange(0, 1, min_open=True), default=0.9, help="Requests that must keep the SLO."
+    "--slo", type=Limits(), metavar="LIMITS", help="As ttft=2s,tpot=50ms,gap=200ms,e2e=30s. A sweep stops at it."
 )
+@click.option("--slo-share", type=Number(0, 1, min_open=True), default=0.9, help="Requests that must keep the SLO.")
 @click.option("--warmup", type=click.IntRange(0, 10_000), default=4, help="Requests before each run, not counted.")
 @click.option("--api", type=click.Choice(["chat", "completions"]), help="[default: chat, or what URL ends in]")
 @click.option(
@@ -77,8 +78,8 @@ def bench(**options: Any) -> None:
 
 @click.command(context_settings={"show_default": True})
 @click.argument("runs", nargs=-1, required=True, type=_PATH)
-@click.option("--html", type=NamedPath(dir_okay=False, path_type=Path), help="Write one self-contained page.")
-@click.option("--title", default="Headway report")
+@click.option("--html", type=OutFile(".html", ".htm"), help="Write one self-contained page.")
+@click.option("--title", cls=Beside, other="html", default="Headway report", help="Of the page.")
 @click.option("--png", type=NamedPath(file_okay=False, path_type=Path), help="Also write each chart as a picture here.")
 def report(runs: tuple[Path, ...], html: Path | None, title: str, png: Path | None) -> None:
     """Compare RUNS: results of `headway bench`, directories of several, and of `headway simulate --json`."""

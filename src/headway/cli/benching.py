@@ -27,12 +27,13 @@ from headway.bench.prompts import whole_words
 from headway.bench.record import Record
 from headway.bench.results import ResultError, write_run
 from headway.bench.run import Bench, Run
-from headway.bench.slo import Slo, SloError, parse_slo
+from headway.bench.slo import Slo
 from headway.bench.sweep import Point, sweep
 from headway.bench.tokens import LocalTokenizer, ServerTokenizer, Tokenizer, TokenizerError
 from headway.bench.words import WORDS
 from headway.cli.bench_progress import Progress
 from headway.cli.one_line import INTERRUPTED
+from headway.cli.preconditions import ReadIf, given_options, refuse_unread
 from headway.cli.workload_options import WorkloadChoice
 from headway.report.cases import case_of
 from headway.report.terminal import print_cases
@@ -41,19 +42,36 @@ from headway.workload.call import WorkloadError, faster
 _KEYS = ("HEADWAY_API_KEY", "OPENAI_API_KEY")
 MAX_POINTS = 100
 NO_RESULT = 3
+_READ_IF = (
+    ReadIf(("slo_share",), lambda o: o["slo"] is not None, "only with --slo LIMITS"),
+    ReadIf(("no_tokenizer",), lambda o: o["tokenizer"] is None, "not with --tokenizer"),
+    ReadIf(
+        ("session_field",),
+        lambda o: o["trace"] is not None or o["agents"] is not None,
+        "only with --trace or --agents: lone requests have no session",
+    ),
+    ReadIf(
+        ("think",),
+        lambda o: o["trace"] is not None or o["agents"] is not None or o["concurrency"] is not None,
+        "only with --trace, --agents or --concurrency: lone requests of an open loop have no gaps",
+    ),
+)
+"""Beside those of the workload."""
 
 
 def run_bench(**options: Any) -> None:
     """Exits with 3 when a run is no result. Raises ClickException for what a user can mend."""
-    choice = WorkloadChoice.taken(options)
+    given = given_options()
+    refuse_unread(options, given, _READ_IF)
+    choice = WorkloadChoice.taken(options, given)
     points = _points(options["concurrency"], options["rate"], choice)
+    slo = options["slo"] and msgspec.structs.replace(options["slo"], share=options["slo_share"])
     _allow_many_sockets()
     try:
-        slo = parse_slo(options["slo"], options["slo_share"]) if options["slo"] else None
         target = _endpoint(options)
         with _empty_directory(options["out"]) as out:
             runs, interrupted = asyncio.run(_measure(target, choice, points, slo, out, options))
-    except (EndpointError, SloError, TokenizerError, WorkloadError, ResultError) as error:
+    except (EndpointError, TokenizerError, WorkloadError, ResultError) as error:
         raise click.ClickException(str(error)) from None
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
@@ -129,8 +147,6 @@ async def _bench(
 
 
 async def _tokenizer(client: Client, options: dict[str, Any], notes: list[str]) -> Tokenizer | None:
-    if options["tokenizer"] and options["no_tokenizer"]:
-        raise TokenizerError("--tokenizer and --no-tokenizer contradict each other")
     if options["tokenizer"]:
         return LocalTokenizer(Path(options["tokenizer"]))
     if not options["no_tokenizer"]:
@@ -192,13 +208,9 @@ def _digest(trace: Path | None) -> dict[str, str]:
 
 
 def _points(concurrency: str | None, rate: str | None, choice: WorkloadChoice) -> list[Point]:
-    if concurrency and rate:
-        raise click.UsageError("choose one: --rate (open loop) or --concurrency (closed loop)")
-    if rate and choice.options["trace"]:
-        raise click.UsageError("--rate: a trace has times of its own; use --speed, or --concurrency")
-    if concurrency:
+    if concurrency is not None:
         return [Point(concurrency=value) for value in _numbers("--concurrency", concurrency, int, 20_000)]
-    if rate:
+    if rate is not None:
         return [Point(rate_per_s=value) for value in _numbers("--rate", rate, float, 1e6)]
     return [Point(rate_per_s=choice.default_rate_per_s)]
 

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headway.cli.one_line import INTERRUPTED
-from headway.cli.quantities import NamedPath, Seconds
+from headway.cli.out_files import OutFile
+from headway.cli.quantities import Number, Seconds
 from headway.cli.serve import DTYPE_HELP
 
 if TYPE_CHECKING:
     from headway.catalog.machine import MachineFile
     from headway.engine.measured_machine import MeasuredMachine
 
-KNOWN = click.FloatRange(0, 1e9, min_open=True)
+KNOWN = Number(0, 1e9, min_open=True)
 NUMBER_FORMATS = {"float32": "fp32", "bfloat16": "bf16"}
 
 
@@ -24,7 +25,7 @@ NUMBER_FORMATS = {"float32": "fp32", "bfloat16": "bf16"}
 @click.argument("model", required=False)
 @click.option(
     "--out",
-    type=NamedPath(path_type=Path, dir_okay=False),
+    type=OutFile(".json"),
     default=Path("machine.json"),
     help="The machine file to write; its name ends in .json.",
 )
@@ -55,10 +56,6 @@ def calibrate(
     from headway.catalog.machine import write_machine
     from headway.engine.errors import ModelError
 
-    if out.suffix.lower() != ".json":
-        raise click.UsageError(f"--out {out}: a machine file's name ends in .json")
-    if not out.parent.is_dir():
-        raise click.UsageError(f"--out {out}: there is no directory {out.parent}")
     try:
         machine = _measured(model, dtype, device, budget_s)
         peaks = msgspec.structs.replace(machine.peaks, power_w=power_w, usd_per_hour=usd_per_hour)

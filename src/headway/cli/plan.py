@@ -17,7 +17,6 @@ from headway.cli.plan_options import (
     SLO,
     SYSTEM,
     TOKENS,
-    Number,
     about_a_model,
     look_up,
     one_line,
@@ -26,6 +25,8 @@ from headway.cli.plan_options import (
     searching,
 )
 from headway.cli.plan_truth import fit_question, validate_question
+from headway.cli.preconditions import Beside
+from headway.cli.quantities import Number
 
 
 @click.group()
@@ -75,10 +76,10 @@ def model_question(as_json: bool, **asked: Any) -> None:
 @plan.command("kv")
 @about_a_model
 @SYSTEM
-@option("--chip", help="Whose memory is counted in, if not the system's.")
+@option("--chip", cls=Beside, other="system", instead=True, help="Whose memory is counted in, if no system's.")
 @option("--context", type=TOKENS, default=131_072, help="Tokens of each sequence.")
 @option("--batch", type=BATCH, default=1, help="Sequences.")
-@option("--beside", multiple=True, metavar="MODEL", help="Further models in the chart.")
+@option("--beside", cls=Beside, other="chart", multiple=True, metavar="MODEL", help="Further models in the chart.")
 @charted
 def kv_question(
     system: str,
@@ -109,7 +110,7 @@ def kv_question(
 @on_a_system
 @option("--context", type=TOKENS, default=8192, help="Tokens of each sequence.")
 @option("--batch", type=BATCH, default=1, help="Sequences in a decode step.")
-@option("--beside", multiple=True, metavar="SYSTEM", help="Further systems in the chart.")
+@option("--beside", cls=Beside, other="chart", multiple=True, metavar="SYSTEM", help="Further systems in the chart.")
 @charted
 def roofline_question(
     context: int,

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from headway.cli.out_files import CHART_FILE
 from headway.cli.plan_options import (
     ENGINE,
     SYSTEM,
     TOKENS,
     Decorator,
-    Number,
     about_a_model,
     cut_from,
     fit_for,
@@ -22,7 +22,8 @@ from headway.cli.plan_options import (
     option,
     with_a_cut,
 )
-from headway.cli.quantities import NamedPath
+from headway.cli.preconditions import Beside
+from headway.cli.quantities import Number
 
 if TYPE_CHECKING:
     from headway.catalog import Catalog, System
@@ -35,8 +36,8 @@ FACTOR = Number(0, 1e6, min_open=True)
 MONEY = Number(0, 1e9)
 _CUT = ("tensor", "pipeline", "expert", "data", "context_parallel")
 _MODEL = ("model", "weights", "experts", "kv", "overlays")
-CHART = option("--chart", type=NamedPath(path_type=Path), help="Draw it: a file ending in .html, .svg or .png.")
-TITLE = option("--title", help="Title of the chart.")
+CHART = option("--chart", type=CHART_FILE, help="Draw it: a file ending in .html, .svg or .png.")
+TITLE = option("--title", cls=Beside, other="chart", help="Title of the chart.")
 _RENT = "[default: the chip's rent in the catalog]"
 HOURLY = option("--usd-per-chip-hour", type=Number(0, 1e9, min_open=True), help=_RENT, show_default=False)
 LIFE = option("--life-years", type=FACTOR, default=4.0, help="Years over which bought memory is paid off.")

@@ -25,7 +25,6 @@ from headway.cli.plan_options import (
     JSON,
     SLO,
     Amount,
-    Number,
     about_a_model,
     look_up,
     one_line,
@@ -34,6 +33,7 @@ from headway.cli.plan_options import (
     searching,
 )
 from headway.cli.plan_show import show
+from headway.cli.quantities import Number
 
 COUNT = Amount(0, 1e18, min_open=True)
 

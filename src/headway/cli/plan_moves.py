@@ -18,8 +18,10 @@ from headway.cli.plan_deployment import (
     taken,
     workload,
 )
-from headway.cli.plan_options import BATCH, TOKENS, Number, one_line, option
+from headway.cli.plan_options import BATCH, TOKENS, one_line, option
 from headway.cli.plan_show import show
+from headway.cli.preconditions import Beside
+from headway.cli.quantities import Number, Seconds
 
 
 @click.command("prefix")
@@ -59,8 +61,17 @@ def load_question(batch: int, context: int, as_json: bool, **asked: Any) -> None
 @on_a_system
 @a_request()
 @MFU
-@option("--round-trip-s", type=Number(0, 60), default=0.137, help="There and back; Seoul to Oregon: 0.137.")
-@option("--distance-m", type=Number(0, 2.1e7), help="In its place: the straight line to the region.")
+@option(
+    "--round-trip-s", type=Seconds(least_s=0, most_s=60), default=0.137, help="There and back; Seoul to Oregon: 137ms."
+)
+@option(
+    "--distance-m",
+    cls=Beside,
+    other="round_trip_s",
+    instead=True,
+    type=Number(0, 2.1e7),
+    help="In its place: the straight line to the region.",
+)
 @option(
     "--utilisation",
     type=Number(0, 1, max_open=True),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
-from headway.cli.quantities import NamedPath, Seconds
+from headway.cli.quantities import NamedPath, Number, Seconds
 
 if TYPE_CHECKING:
     from headway.arithmetic.formats import Precision
@@ -20,18 +19,6 @@ if TYPE_CHECKING:
     from headway.catalog import Catalog
     from headway.planner.lengths import Lengths
     from headway.roofline import Calibration
-
-
-class Number(click.FloatRange):
-    """Of a range, and not NaN, which is in none and out of none."""
-
-    name = "number"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        number = float(super().convert(value, param, ctx))
-        if math.isnan(number):
-            self.fail(f"{value!r} is not a number", param, ctx)
-        return number
 
 
 class Amount(Number):

@@ -8,8 +8,10 @@ from typing import Any
 import click
 
 from headway.cli.plan_deployment import MFU, SHARE, a_request, charted, draw, on_a_system, taken, workload
-from headway.cli.plan_options import BATCH, CHIPS, SLO, TOKENS, Number, one_line, option
+from headway.cli.plan_options import BATCH, CHIPS, SLO, TOKENS, one_line, option
 from headway.cli.plan_show import show
+from headway.cli.preconditions import Beside
+from headway.cli.quantities import Number
 
 _BATCHES = [1, 2, 4, 8, 16, 32, 64, 128, 256]
 
@@ -60,7 +62,7 @@ def limits_question(batch: int, context: int, as_json: bool, **asked: Any) -> No
 @on_a_system
 @option("--batch", type=BATCH, default=32, help="Sequences.")
 @option("--context", type=TOKENS, default=8192, help="Tokens of each sequence.")
-@option("--beside", multiple=True, metavar="SYSTEM", help="Further systems in the chart.")
+@option("--beside", cls=Beside, other="chart", multiple=True, metavar="SYSTEM", help="Further systems in the chart.")
 @charted
 def memory_question(
     batch: int,

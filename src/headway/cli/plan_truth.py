@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from headway.cli.out_files import OutFile
 from headway.cli.plan_options import CATALOG, JSON, one_line, option
 from headway.cli.quantities import NamedPath
 
@@ -32,7 +33,7 @@ DATA = option(
 
 @click.command("fit")
 @DATA
-@option("--out", type=NamedPath(path_type=Path, dir_okay=False), help="A calibration.csv for `--catalog DIR`.")
+@option("--out", type=OutFile(".csv"), help="A calibration.csv for `--catalog DIR`.")
 @CATALOG
 @JSON
 def fit_question(paths: tuple[Path, ...], out: Path | None, overlays: tuple[Path, ...], as_json: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from pathlib import Path
 from typing import Any
 
 import click
@@ -17,12 +18,27 @@ _SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,6})?) ?([A-Za-z]{0,3})")
 
 
 class NamedPath(click.Path):  # type: ignore[type-arg, unused-ignore]
-    """A path that is not empty: one that is would be the current directory."""
+    """A path that is not empty: one that is would be the current directory. What is to be written is named by no other
+    option.
+    """
+
+    is_written = False
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value == "":
             self.fail("a name is needed, not ''", param, ctx)
-        return super().convert(value, param, ctx)
+        path = super().convert(value, param, ctx)
+        for other in ctx.command.params if ctx is not None else ():
+            if other is not param and self._clashes(other, str(path), ctx):
+                self.fail(f"{str(path)!r} is named by {other.opts[0]} too", param, ctx)
+        return path
+
+    def _clashes(self, other: click.Parameter, path: str, ctx: click.Context | None) -> bool:
+        named = None if ctx is None else ctx.params.get(str(other.name))
+        if named is None or not isinstance(other.type, NamedPath) or not (self.is_written or other.type.is_written):
+            return False
+        paths = named if isinstance(named, tuple) else (named,)
+        return Path(path).absolute() in (Path(each).absolute() for each in paths)
 
 
 class ByteSize(click.ParamType):  # type: ignore[type-arg, unused-ignore]
@@ -44,35 +60,45 @@ class ByteSize(click.ParamType):  # type: ignore[type-arg, unused-ignore]
         return size
 
 
-class KVTierSize(ByteSize):
-    """`dram=2GiB`: a tier's name and size."""
+class Number(click.FloatRange):
+    """Of a range, and not NaN, which is in none and out of none."""
 
-    name = "tier"
+    name = "number"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if isinstance(value, tuple):
-            return value
-        name, separator, size = str(value).partition("=")
-        if name not in ("dram", "ssd") or not separator:
-            self.fail(f"{value!r} is not a tier: dram or ssd and its size, as dram=2GiB", param, ctx)
-        return name, super().convert(size, param, ctx)
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number = float(super().convert(value, param, ctx))
+        if math.isnan(number):
+            self.fail(f"{value!r} is not a number", param, ctx)
+        return number
 
 
-class Seconds(click.FloatRange):
-    """More than nothing and less than two weeks: a number of seconds, or one with a unit, as 500ms or 10min."""
+class Seconds(click.ParamType):  # type: ignore[type-arg, unused-ignore]
+    """A time, less than two weeks by default: a number of seconds, or one with a unit, as 500ms or 10min."""
 
     name = "seconds"
 
-    def __init__(self) -> None:
-        super().__init__(min=0, min_open=True, max=1e6)
+    def __init__(self, *, least_s: float | None = None, most_s: float = 1e6) -> None:
+        """Without `least_s` more than nothing."""
+        self._least_s, self._most_s = least_s, most_s
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        if match := _TIME.fullmatch(str(value)):
-            value = float(match[1]) * _TIMES[match[2]]
-        seconds = float(super().convert(value, param, ctx))
+        seconds = self._seconds(value)
         if math.isnan(seconds):
-            self.fail(f"{value!r} is not a number of seconds", param, ctx)
+            self.fail(f"{value!r} is not a time: seconds, or a number with one of {', '.join(_TIMES)}", param, ctx)
+        above = seconds > 0 if self._least_s is None else seconds >= self._least_s
+        if not above or seconds > self._most_s:
+            least = "above 0" if self._least_s is None else f"from {self._least_s:g}"
+            self.fail(f"{value!r} is out of range: {least} to {self._most_s:,.10g} s", param, ctx)
         return seconds
+
+    def _seconds(self, value: Any) -> float:
+        """NaN: it is not a time."""
+        if match := _TIME.fullmatch(str(value).strip()):
+            return float(match[1]) * _TIMES[match[2]]
+        try:
+            return float(value)
+        except ValueError:
+            return math.nan
 
 
 class Policy(click.Choice):  # type: ignore[type-arg, unused-ignore]

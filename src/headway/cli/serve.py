@@ -7,7 +7,9 @@ from typing import Any
 
 import click
 
-from headway.cli.quantities import ByteSize, KVTierSize, NamedPath, Seconds
+from headway.cli.out_files import OutFile
+from headway.cli.quantities import ByteSize, NamedPath, Seconds
+from headway.cli.tier_options import KVTierSize
 
 COUNT = click.IntRange(min=1)
 DTYPE_HELP = "Numbers of weights and KV. auto: float32 on a CPU, bfloat16 on a GPU."
@@ -69,7 +71,7 @@ DTYPE_HELP = "Numbers of weights and KV. auto: float32 on a CPU, bfloat16 on a G
 @click.option(
     "--step-log",
     metavar="FILE",
-    type=NamedPath(dir_okay=False, writable=True, path_type=Path),
+    type=OutFile(is_new=True),
     help="Log every decision in a new FILE.",
 )
 def serve(**options: Any) -> None:

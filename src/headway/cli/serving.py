@@ -17,10 +17,12 @@ import msgspec
 from rich.console import Console
 
 from headway.cli.one_line import INTERRUPTED, in_options
+from headway.cli.preconditions import ReadIf, given_options, refuse_unread
+from headway.cli.tier_options import KEPT
 from headway.engine.errors import ModelError
 from headway.engine.model_store import display_name, resolve_model
 from headway.engine.progress import terminal_progress
-from headway.engine.settings import EngineSettings, KVTier
+from headway.engine.settings import MEMORY, EngineSettings, KVTier
 from headway.scheduler.config import ConfigError, Speculation
 from headway.server.app import build_app
 from headway.server.binding import bind, listen, url
@@ -33,12 +35,18 @@ from headway.server.serve import BACKLOG, serve
 from headway.server.settings import Settings, keys_from
 
 _KEYS = "HEADWAY_API_KEYS"
+_READ_IF = (
+    ReadIf(("kv_tiers", "kv_ttl"), lambda o: o["prefix_cache"], KEPT),
+    ReadIf(("kv_tier_dir",), lambda o: any(tier != MEMORY for tier, _ in o["kv_tiers"]), "only with --kv-tier ssd=…"),
+    ReadIf(("draft_depth",), lambda o: o["speculation"] != "off", "only with --speculation ngram"),
+)
 _FIELDS = ("block_size", "kv_bytes", "kv_tier", "max_context", "max_running", "max_step_tokens")
 _OPTIONS = {field: f"--{field.replace('_', '-')}" for field in _FIELDS}
 
 
 def serve_model(*, model: str | None, **options: Any) -> None:
     """Returns when the server was asked to stop. Raises ClickException for what a user can mend."""
+    refuse_unread(options, given_options(), _READ_IF)
     try:
         with bind(options["host"], options["port"]) as listener:
             with terminal_progress() as report:

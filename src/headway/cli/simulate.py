@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headway.cli.one_line import INTERRUPTED, in_options
-from headway.cli.quantities import NamedPath, Policy, Seconds
+from headway.cli.out_files import OutFile
+from headway.cli.preconditions import given_options
+from headway.cli.quantities import NamedPath, Number, Policy, Seconds
 from headway.cli.replica_options import cut_of, feed_forward_of, replica_options
 from headway.cli.simulate_chart import drawing
-from headway.cli.simulate_checks import FIELDS, check_load, check_replay
+from headway.cli.simulate_checks import FIELDS, check_options, check_replay
 from headway.cli.simulate_faults import fault_options, faults_of, random_faults_of
-from headway.cli.simulate_machine import cost_model, given_options, with_machine
+from headway.cli.simulate_machine import cost_model, with_machine
 from headway.cli.simulate_pools import described_fleet, handover_of, pool_options, with_machines
 from headway.cli.simulate_regions import region_options, regions_of
-from headway.cli.sweep_options import check_sweep, sweep_options
+from headway.cli.sweep_options import TABLE_ENDINGS, check_sweep, sweep_options
 from headway.cli.tier_options import tier_memories, tier_options
 from headway.cli.trace_options import trace_options, tracing
 from headway.cli.workload_options import WorkloadChoice, workload_options
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
 MAX_BLOCKS = 1 << 24
 """Of a replica: what the scheduler's own lists of them may cost."""
 COUNT = click.IntRange(1, 1_000_000_000)
-RATE = click.FloatRange(0, 1e9, min_open=True)
+RATE = Number(0, 1e9, min_open=True)
 
 
 @click.command()
@@ -56,7 +58,9 @@ RATE = click.FloatRange(0, 1e9, min_open=True)
 @click.option("--experts", help="Number format of the routed experts.  [default: as --weights]")
 @click.option("--kv", default="bf16", show_default=True, help="Number format of the cache.")
 @click.option("--calibrated", metavar="ENGINE", help="Step times as fitted to this engine.  [default: the floor]")
-@click.option("--host-gap", type=click.FloatRange(0, 10), help="Seconds between steps.  [default: 0.0002 on the floor]")
+@click.option(
+    "--host-gap", type=Seconds(least_s=0, most_s=10), help="Between two steps, as 1ms.  [default: 0.2ms on the floor]"
+)
 @click.option("--block-size", type=COUNT, default=16, show_default=True, help="Tokens of a KV block.")
 @click.option(
     "--num-blocks",
@@ -73,9 +77,7 @@ RATE = click.FloatRange(0, 1e9, min_open=True)
 @click.option("--slo-ttft", type=Seconds(), help="Goodput: most to the first token: 0.5, 0.5s or 500ms.")
 @click.option("--slo-tpot", type=Seconds(), help="Goodput: most a token after it, as 50ms.")
 @click.option("--slo-e2e", type=Seconds(), help="Goodput: most for a whole answer, as 30s.")
-@click.option(
-    "--out", type=NamedPath(path_type=Path, dir_okay=False), help="Per-request table, Parquet; a sweep's JSON lines."
-)
+@click.option("--out", type=OutFile(*TABLE_ENDINGS), help="Per-request table, .parquet; of a sweep its rows, .jsonl.")
 @tier_options
 @region_options
 @pool_options
@@ -94,8 +96,6 @@ def simulate(**options: Any) -> None:
     """
     try:
         options["given"] = given_options()
-        if options["changes"] is not None and options["replay"] is None:
-            raise click.UsageError("--with needs --replay LOG")
         with refusals({} if options["replay"] else FIELDS):
             _run(options)
     except MemoryError:
@@ -126,6 +126,8 @@ def _run(options: dict[str, Any]) -> None:
     if options["replay"] is not None:
         _replay(options)
         return
+    if not options["sweep"]:
+        check_options(options)
     check_sweep(options)
     if options["sweep"]:
         from headway.cli.simulate_sweep import simulate_grid
@@ -140,6 +142,7 @@ def _replay(options: dict[str, Any]) -> None:
     from headway.simulator.replay import replay
     from headway.simulator.what_if import UNKNOWN, parse_changes, what_if
 
+    check_options(options)
     changes = None if options["changes"] is None else parse_changes(options["changes"])
     check_replay(options["given"], changes)
     if changes is None:
@@ -171,6 +174,8 @@ def _simulate(options: dict[str, Any]) -> None:
     receipts = None if options["out"] is None else work_receipts(setup)
     workload = workload_of(options, setup)
     about = described(options, setup, workload)
+    if receipts is not None:
+        about["energy_of_a_call"] = receipts.energy_rule
     with (
         _table(options, setup, receipts) as table,
         drawing(options, about, table) as sink,
@@ -185,7 +190,7 @@ def _simulate(options: dict[str, Any]) -> None:
 
 def fleet_of(options: dict[str, Any]) -> tuple[dict[str, Any], Setup]:
     """The options, with a machine file's where there is one. Raises UsageError for options that contradict."""
-    check_load(options)
+    check_options(options)
     options = with_machines(options)
     return options, setup_of(options)
 
@@ -230,6 +235,7 @@ def setup_of(options: dict[str, Any]) -> Setup:
         cut=cut_of(options),
         feed_forward=feed_forward_of(options, catalog),
         calibration=catalog.calibration(system.chip.name, engine or "") if fitted else None,
+        energy=catalog.energy,
         host_gap_s=options["host_gap"],
         num_replicas=options["replicas"],
         router=options["router"],
@@ -268,8 +274,8 @@ def workload_of(options: dict[str, Any], setup: Setup) -> Workload:
     """Agents compact before the context of the replica is full, as their makers set them up."""
     from headway.workload.call import faster
 
-    choice = WorkloadChoice.taken(dict(options))
-    if choice.options["agents"] and choice.options["max_context"] is None:
+    choice = WorkloadChoice.taken(dict(options), options["given"])
+    if choice.options["agents"] is not None and choice.options["max_context"] is None:
         choice.options["max_context"] = setup.fleet_context
     workload = choice.make(options["concurrency"], options["rate"])
     return workload if options["speed"] == 1.0 else faster(workload, options["speed"])

@@ -7,7 +7,9 @@ from typing import Any
 
 import click
 
+from headway.cli.preconditions import ReadIf, refuse_unread, spelt
 from headway.cli.replica_options import REPLICA
+from headway.cli.tier_options import KEPT
 
 _REPLAY = frozenset(("replay", "as_json", "trace_out", "trace_limit"))
 _WHAT_IF = frozenset(("replay", "as_json", "changes"))
@@ -21,19 +23,28 @@ FIELDS = {
     "max_step_tokens": "--chunk",
     "max_context": "--context",
     "host_gap_s": "--host-gap",
-    "kv_tier": "--tier",
+    "kv_tier": "--kv-tier",
 }
 """Of the configuration, as the options here are called."""
 
 
-def check_load(options: Mapping[str, Any]) -> None:
-    """Raises UsageError where two loads are asked for, or KV is kept for nobody."""
-    if options["rate"] is not None and options["concurrency"] is not None:
-        raise click.UsageError("choose one: --rate (open loop) or --concurrency (closed loop)")
-    if not options["prefix_cache"] and (options["tiers"] or options["kv_ttl"] is not None):
-        raise click.UsageError("--tier and --kv-ttl keep KV for the prefix cache: not with --no-prefix-cache")
-    if options["rate"] is not None and options["trace"] is not None:
-        raise click.UsageError("choose one: --rate, or --trace with times of its own (--speed makes them shorter)")
+_READ_IF = (
+    ReadIf(("kv_tiers", "kv_ttl"), lambda o: o["prefix_cache"], KEPT),
+    ReadIf(("mttr",), lambda o: o["mtbf"] is not None, "only with --mtbf"),
+    ReadIf(("ways", "spill"), lambda o: o["clients"] is not None, "only with --clients REGION=SHARE,…"),
+    ReadIf(("round_trip",), lambda o: o["clients"] is None, "not with --clients, whose ways --way says"),
+    ReadIf(("trace_limit",), lambda o: o["trace_out"] is not None, "only with --trace-out FILE"),
+    ReadIf(("jobs", "ray", "x", "y", "by"), lambda o: o["sweep"], "only with --sweep NAME=V1,V2"),
+    ReadIf(("x", "y", "by"), lambda o: o["chart"] is not None, "only with --chart FILE"),
+    ReadIf(("trace_out",), lambda o: not o["sweep"], "of one run: not with --sweep"),
+    ReadIf(("changes",), lambda o: o["replay"] is not None, "only with --replay LOG"),
+)
+"""Beside those of the workload."""
+
+
+def check_options(options: Mapping[str, Any]) -> None:
+    """Raises UsageError for one that would be ignored."""
+    refuse_unread(options, options["given"], _READ_IF)
 
 
 def check_replay(given: Iterable[str], changes: Mapping[str, str] | None) -> None:
@@ -47,6 +58,5 @@ def check_replay(given: Iterable[str], changes: Mapping[str, str] | None) -> Non
     unread = given - read
     if not unread:
         return
-    names = {param.name: param.opts[0] for param in click.get_current_context().command.params}
-    listed = ", ".join(sorted(names.get(name) or name for name in unread))
+    listed = spelt(sorted(unread))
     raise click.UsageError(f"choose one: --replay LOG, which has a workload and a machine of its own, or {listed}")

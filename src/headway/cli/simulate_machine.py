@@ -6,20 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-from click.core import ParameterSource
-
 if TYPE_CHECKING:
     from headway.catalog.machine import MachineFile
     from headway.simulator.simulation import Setup
-
-
-def given_options() -> frozenset[str]:
-    """Names of the options that stand on the command line."""
-    context = click.get_current_context()
-    return frozenset(
-        name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-    )
 
 
 def with_machine(options: dict[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headway.cli.quantities import ByteSize
+from headway.cli.quantities import ByteSize, Seconds
 from headway.cli.replica_options import REPLICA, chips_text
 from headway.cli.simulate_machine import with_machine
 
@@ -59,7 +59,9 @@ def pool_options(command: Callable[..., None]) -> Callable[..., None]:
                 type=ByteSize(),
                 help="KV from role=prefill to role=decode: of one chip, in a second, as 50GB.  [default: the system's]",
             ),
-            click.option("--handover-latency", type=click.FloatRange(0, 60), help="Seconds.  [default: the system's]"),
+            click.option(
+                "--handover-latency", type=Seconds(least_s=0, most_s=60), help="As 20us.  [default: the system's]"
+            ),
         )
     ):
         command = option(command)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headway.cli.quantities import Seconds
+from headway.cli.quantities import Number, Seconds
 
 if TYPE_CHECKING:
     from headway.simulator.regions import Regions
@@ -30,7 +30,7 @@ def region_options(command: Callable[..., None]) -> Callable[..., None]:
             ),
             click.option(
                 "--spill",
-                type=click.FloatRange(0, 1e6, min_open=True),
+                type=Number(0, 1e6, min_open=True),
                 default=1.0,
                 show_default=True,
                 help="A region is full with so many requests for each of its replicas' --max-running.",
@@ -46,12 +46,7 @@ def regions_of(options: Mapping[str, Any]) -> Regions | None:
     from headway.simulator.regions import Regions
 
     if options["clients"] is None:
-        if options["ways"] or "spill" in options["given"]:
-            name = "--way" if options["ways"] else "--spill"
-            raise click.UsageError(f"{name} needs --clients REGION=SHARE,…")
         return None
-    if options["round_trip"] is not None:
-        raise click.UsageError("choose one: --round-trip, or --clients with --way")
     shares = tuple(_share(part) for part in options["clients"].split(","))
     names = [name for name, _ in shares]
     if len(set(names)) < len(names) or len(names) > MOST:

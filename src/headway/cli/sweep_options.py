@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Any
 
 import click
 
-from headway.cli.quantities import NamedPath
+from headway.cli.out_files import CHART_FILE
 
 Command = Callable[..., None]
 DEFAULT = "default"
 """As a value: the option's own default."""
-CHART_ENDINGS = (".html", ".svg", ".png")
-_OF_CHARTS = ("x", "y", "by")
-_OF_SWEEPS = ("jobs", "ray", *_OF_CHARTS)
+TABLE_ENDINGS = (".parquet", ".jsonl")
+"""Of a run, of a sweep."""
+_OF_SWEEPS = ("jobs", "ray", "x", "y", "by")
 _OF_ONE_RUN = ("trace_out", "replay", "changes")
 NOT_READ = frozenset(("sweep", "chart", "out", "as_json", "help", "trace_limit", *_OF_SWEEPS, *_OF_ONE_RUN))
 """By a point: they say where it runs and what is done with its result."""
@@ -34,7 +33,7 @@ def sweep_options(command: Command) -> Command:
             click.option("--ray", metavar="ADDRESS", help="Run them on a started Ray cluster: HOST:PORT, or auto."),
             click.option(
                 "--chart",
-                type=NamedPath(path_type=Path, dir_okay=False),
+                type=CHART_FILE,
                 help="Draw it: .html, .svg or .png. Of a sweep: interactivity against throughput.",
             ),
             click.option("--x", metavar="NAME", help="Of a sweep's chart: a swept option, or a figure as ttft-p99."),
@@ -47,30 +46,14 @@ def sweep_options(command: Command) -> Command:
 
 
 def check_sweep(options: Mapping[str, Any]) -> None:
-    """Raises UsageError for an option that has nothing to do, or names a file that will not do."""
-    chart, out = options["chart"], options["out"]
-    if chart is not None and chart.suffix.lower() not in CHART_ENDINGS:
-        raise click.UsageError(f"--chart {chart.name}: must end in {', '.join(CHART_ENDINGS)}")
-    if chart is not None and chart == out:
-        raise click.UsageError(f"--chart and --out name the same file: {chart}")
+    """Raises UsageError for options that do not go together."""
     if (options["x"] is None) != (options["y"] is None):
         raise click.UsageError("--x and --y go together")
     if options["jobs"] is not None and options["ray"] is not None:
         raise click.UsageError("choose one: --jobs (of this machine) or --ray (as many as the cluster has cores)")
-    given = [name for name in _OF_SWEEPS if options[name] is not None]
-    if given and not options["sweep"]:
-        raise click.UsageError(f"--{given[0]} needs --sweep NAME=V1,V2")
-    if given and given[-1] in _OF_CHARTS and chart is None:
-        raise click.UsageError(f"--{given[-1]} needs --chart FILE")
-    if options["sweep"]:
-        _check_files(options)
-
-
-def _check_files(options: Mapping[str, Any]) -> None:
-    if options["trace_out"] is not None:
-        raise click.UsageError("choose one: --trace-out (of one run) or --sweep")
-    if options["out"] is not None and options["out"].suffix != ".jsonl":
-        raise click.UsageError(f"--out {options['out'].name}: a sweep's results must end in .jsonl")
+    if options["out"] is not None and options["out"].suffix != TABLE_ENDINGS[bool(options["sweep"])]:
+        table, rows = TABLE_ENDINGS
+        raise click.UsageError(f"--out {options['out'].name}: must end in {rows} of a sweep, else in {table}")
 
 
 def axes_of(texts: Iterable[str], given: Iterable[str]) -> dict[str, tuple[Any, ...]]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headway.cli.quantities import NamedPath
+from headway.cli.out_files import OutFile
 from headway.cli.si import plain
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def trace_options(command: Command) -> Command:
     )
     out = click.option(
         "--trace-out",
-        type=NamedPath(path_type=Path, dir_okay=False),
+        type=OutFile(".json", ".json.gz"),
         help="Steps and requests as events for Perfetto: FILE.json or FILE.json.gz.",
     )
     return out(limit(command))
@@ -36,7 +36,7 @@ def trace_options(command: Command) -> Command:
 
 @contextmanager
 def tracing(options: dict[str, Any]) -> Iterator[TraceOut | None]:
-    """What --trace-out asks for; says on stderr what did not fit. Raises WorkloadError, UsageError."""
+    """What --trace-out asks for; says on stderr what did not fit. Raises WorkloadError."""
     path: Path | None = options["trace_out"]
     if path is None:
         yield None
@@ -44,10 +44,6 @@ def tracing(options: dict[str, Any]) -> Iterator[TraceOut | None]:
     from headway.simulator.trace_file import TraceFile
     from headway.simulator.trace_out import TraceOut
 
-    asked = click.get_current_context().params
-    for other in ("out", "chart", "trace", "replay"):
-        if asked[other] is not None and asked[other].absolute() == path.absolute():
-            raise click.UsageError(f"--trace-out and --{other} name the same file: {path}")
     with TraceFile(path, options["trace_limit"]) as file:
         yield TraceOut(file)
     if file.cut_ns is not None:

@@ -2,117 +2,148 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from headway.cli.quantities import NamedPath
+from headway.cli.preconditions import ReadIf, refuse_unread
+from headway.cli.quantities import NamedPath, Number, Seconds
 
 if TYPE_CHECKING:
     from headway.workload.call import Session, Workload
 
 Command = Callable[..., None]
-COUNT = click.IntRange(min=1)
-_NAMES = (
-    "trace",
-    "agents",
-    "requests",
-    "sessions",
-    "input_tokens",
-    "output_tokens",
-    "prefixes",
-    "prefix_tokens",
-    "arrivals",
-    "cv",
-    "jitter_s",
-    "shared_tokens",
-    "sub_agents",
-    "fork",
-    "think_by_hour",
-    "week_begins",
-    "max_context",
-    "seed",
-)
+COUNT = click.IntRange(1, 1_000_000_000)
+TOKENS = click.IntRange(0, 1_000_000)
+
+
+class Lengths(click.ParamType):  # type: ignore[type-arg, unused-ignore]
+    """Left as the text that it is."""
+
+    name = "lengths"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        from headway.workload.call import WorkloadError
+        from headway.workload.lengths import parse_lengths
+
+        try:
+            parse_lengths(value)
+        except WorkloadError as error:
+            self.fail(str(error), param, ctx)
+        return str(value)
+
+
+def _option(*names: str, **settings: Any) -> Callable[[Command], Command]:
+    """With its default in the help."""
+    return click.option(*names, **{"show_default": True, **settings})
+
+
+_OPTIONS: dict[str, Callable[[Command], Command]] = {
+    "trace": _option(
+        "--trace", type=NamedPath(dir_okay=False, path_type=Path), help="Replay FILE, of any known format."
+    ),
+    "agents": _option("--agents", metavar="PRESET", help="Agent sessions: coding_agent or tracelab."),
+    "requests": _option("--requests", type=COUNT, help="Requests to make.  [default: 100, or all of a trace]"),
+    "sessions": _option("--sessions", type=COUNT, default=10, help="Sessions of agents to make."),
+    "input_tokens": _option(
+        "--input-tokens",
+        type=Lengths(),
+        default="512",
+        help="Tokens of a prompt: 512, 100-900 or 1000~0.8 (lognormal, cut at 1,000,000).",
+    ),
+    "output_tokens": _option("--output-tokens", type=Lengths(), default="128", help="Written as --input-tokens."),
+    "prefixes": _option("--prefixes", type=COUNT, default=1, help="Different shared prefixes."),
+    "prefix_tokens": _option("--prefix-tokens", type=TOKENS, default=0, help="Tokens of each shared prefix."),
+    "arrivals": _option(
+        "--arrivals",
+        type=click.Choice(["poisson", "gamma", "constant"]),
+        default="poisson",
+        help="How requests come in an open loop (--rate).",
+    ),
+    "cv": _option("--cv", type=Number(0, 1000, min_open=True), default=1.0, help="Burstiness of gamma arrivals."),
+    "jitter_s": _option(
+        "--jitter-s",
+        type=Seconds(least_s=0, most_s=3600),
+        default=0.1,
+        help="Closed loop: pause of up to so long before a request.",
+    ),
+    "shared_tokens": _option(
+        "--shared-tokens",
+        type=TOKENS,
+        help="Tokens of the prefix that all agents share.  [default: 14000, or an eighth of the context]",
+    ),
+    "sub_agents": _option(
+        "--sub-agents",
+        type=Number(0, 1),
+        default=0.0,
+        help="Share of agents' calls that start sub-agents; 0.0011 was measured.",
+    ),
+    "fork": click.option("--fork", is_flag=True, help="Sub-agents go on from their parent's prompt."),
+    "think_by_hour": _option(
+        "--think-by-hour",
+        metavar="PROFILE",
+        help="People arrive and think by hour and weekday: office (assumed), or FILE of 7 lines of 24 numbers.",
+    ),
+    "week_begins": _option(
+        "--week-begins",
+        type=click.IntRange(0, 167),
+        default=9,
+        help="With --think-by-hour: at which hour of the week, from Monday 0:00.",
+    ),
+    "max_context": _option("--max-context", type=COUNT, help="Leave out calls longer than this, prompt and output."),
+    "seed": _option("--seed", type=click.IntRange(0, (1 << 63) - 1), default=0, help="One seed, one workload."),
+}
 
 
 def workload_options(command: Command) -> Command:
     """Adds the options; `WorkloadChoice.taken` collects them from what the command is called with."""
-    for option in reversed(
-        (
-            click.option(
-                "--trace", type=NamedPath(dir_okay=False, path_type=Path), help="Replay FILE, of any known format."
-            ),
-            click.option("--agents", metavar="PRESET", help="Agent sessions: coding_agent or tracelab."),
-            click.option("--requests", type=COUNT, help="Requests to make.  [default: 100, or all of a trace]"),
-            click.option("--sessions", type=COUNT, default=10, show_default=True, help="Sessions of agents to make."),
-            click.option(
-                "--input-tokens",
-                default="512",
-                show_default=True,
-                help="Tokens of a prompt: 512, 100-900 or 1000~0.8 (lognormal).",
-            ),
-            click.option("--output-tokens", default="128", show_default=True, help="Written as --input-tokens."),
-            click.option("--prefixes", type=COUNT, default=1, show_default=True, help="Different shared prefixes."),
-            click.option(
-                "--prefix-tokens",
-                type=click.IntRange(0),
-                default=0,
-                show_default=True,
-                help="Tokens of each shared prefix.",
-            ),
-            click.option(
-                "--arrivals",
-                type=click.Choice(["poisson", "gamma", "constant"]),
-                default="poisson",
-                show_default=True,
-                help="How requests come in an open loop (--rate).",
-            ),
-            click.option("--cv", type=float, default=1.0, show_default=True, help="Burstiness of gamma arrivals."),
-            click.option(
-                "--jitter-s",
-                type=click.FloatRange(0, 3600),
-                default=0.1,
-                show_default=True,
-                help="Closed loop: pause of up to so long before a request.",
-            ),
-            click.option(
-                "--shared-tokens",
-                type=click.IntRange(0),
-                default=14_000,
-                show_default=True,
-                help="Tokens of the prefix that all agents share.",
-            ),
-            click.option(
-                "--sub-agents",
-                type=click.FloatRange(0, 1),
-                default=0.0,
-                show_default=True,
-                help="Share of agents' calls that start sub-agents; 0.0011 was measured.",
-            ),
-            click.option("--fork", is_flag=True, help="Sub-agents go on from their parent's prompt."),
-            click.option(
-                "--think-by-hour",
-                metavar="PROFILE",
-                help="People arrive and think by hour and weekday: office (assumed), or FILE of 7 lines of 24 numbers.",
-            ),
-            click.option(
-                "--week-begins",
-                type=click.IntRange(0, 167),
-                default=9,
-                show_default=True,
-                help="With --think-by-hour: at which hour of the week, from Monday 0:00.",
-            ),
-            click.option("--max-context", type=COUNT, help="Leave out calls longer than this, prompt and output."),
-            click.option(
-                "--seed", type=click.IntRange(0), default=0, show_default=True, help="One seed, one workload."
-            ),
-        )
-    ):
+    for option in reversed(tuple(_OPTIONS.values())):
         command = option(command)
     return command
+
+
+def _no_trace(options: Mapping[str, Any]) -> bool:
+    return options["trace"] is None
+
+
+def _agents(options: Mapping[str, Any]) -> bool:
+    return options["agents"] is not None
+
+
+def _lone(options: Mapping[str, Any]) -> bool:
+    """Requests by distribution, each by itself."""
+    return options["trace"] is None and options["agents"] is None
+
+
+def _open_loop(options: Mapping[str, Any]) -> bool:
+    return options.get("concurrency") is None
+
+
+_READ_IF = (
+    ReadIf(("agents",), _no_trace, "not with --trace: choose one workload"),
+    ReadIf(("sessions", "shared_tokens", "sub_agents", "fork"), _agents, "only with --agents PRESET"),
+    ReadIf(
+        ("input_tokens", "output_tokens", "prefixes", "prefix_tokens", "jitter_s"),
+        _lone,
+        "not with --trace or --agents, which have requests of their own",
+    ),
+    ReadIf(
+        ("rate", "arrivals", "cv", "think_by_hour"),
+        _no_trace,
+        "not with --trace, which has times of its own (--speed makes them shorter)",
+    ),
+    ReadIf(("rate",), _open_loop, "not with --concurrency: choose an open or a closed loop"),
+    ReadIf(("arrivals", "cv", "speed", "think_by_hour"), _open_loop, "not with --concurrency: nobody arrives there"),
+    ReadIf(("cv",), lambda o: o["arrivals"] == "gamma", "only with --arrivals gamma"),
+    ReadIf(("jitter_s",), lambda o: not _open_loop(o), "only with --concurrency (closed loop)"),
+    ReadIf(("fork",), lambda o: "sub_agents" in o["given"], "only with --sub-agents SHARE"),
+    ReadIf(("prefixes",), lambda o: "prefix_tokens" in o["given"], "only with --prefix-tokens N"),
+    ReadIf(("week_begins",), lambda o: o["think_by_hour"] is not None, "only with --think-by-hour PROFILE"),
+)
+"""Of these options and of those that say the load."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,13 +153,12 @@ class WorkloadChoice:
     options: dict[str, Any]
 
     @classmethod
-    def taken(cls, options: dict[str, Any]) -> WorkloadChoice:
-        """Removes its own options from all of a command's. Raises UsageError where two workloads are asked for."""
-        if options["trace"] is not None and options["agents"] is not None:
-            raise click.UsageError("choose one: --trace FILE or --agents PRESET")
-        if options["trace"] is not None and options["think_by_hour"] is not None:
-            raise click.UsageError("choose one: --think-by-hour, or --trace FILE, whose times are as they were")
-        return cls({name: options.pop(name) for name in _NAMES})
+    def taken(cls, options: dict[str, Any], given: Collection[str]) -> WorkloadChoice:
+        """Removes its own options from all of a command's. Raises UsageError for one of those `given` on the command
+        line that the workload and the load asked for do not read.
+        """
+        refuse_unread(options, given, _READ_IF)
+        return cls({name: options.pop(name) for name in _OPTIONS})
 
     def described(self) -> dict[str, Any]:
         """For a result: plain values, those that are not set left out."""
@@ -141,17 +171,25 @@ class WorkloadChoice:
     @property
     def default_rate_per_s(self) -> float | None:
         """Of sessions, where neither rate nor concurrency is given; None: a trace has its own times."""
-        if self.options["trace"]:
+        if self.options["trace"] is not None:
             return None
-        return 0.01 if self.options["agents"] else 1.0
+        return 1.0 if _lone(self.options) else 0.01
 
     def make(self, concurrency: int | None, rate_per_s: float | None) -> Workload:
         """Closed loop by `concurrency`, open loop by `rate_per_s`; a trace without either keeps its own times.
 
         Raises WorkloadError.
         """
+        from headway.workload.call import WorkloadError
+
+        try:
+            return self._made(concurrency, rate_per_s)
+        except WorkloadError as error:
+            raise WorkloadError(_in_options(str(error))) from None
+
+    def _made(self, concurrency: int | None, rate_per_s: float | None) -> Workload:
         options = self.options
-        workload = self._trace(concurrency) if options["trace"] else self._drawn(concurrency, rate_per_s)
+        workload = self._trace(concurrency) if options["trace"] is not None else self._drawn(concurrency, rate_per_s)
         if options["think_by_hour"] is not None:
             from headway.workload.week import Week, by_the_week, read_week
 
@@ -159,7 +197,7 @@ class WorkloadChoice:
         if options["max_context"] is not None:
             kept = _within(workload.sessions, options["max_context"])
             workload = replace(workload, sessions=kept, num_calls=None)
-        if options["requests"] is not None and (options["trace"] or options["agents"]):
+        if options["requests"] is not None and not _lone(options):
             workload = workload.head(options["requests"])
         return workload
 
@@ -177,12 +215,13 @@ class WorkloadChoice:
         from headway.workload.synthetic import Synthetic
 
         options = self.options
-        if options["agents"]:
+        if options["agents"] is not None:
             return Agentic(
                 options["agents"],
                 options["sessions"],
                 rate_per_s=rate_per_s or self.default_rate_per_s or 1.0,
                 arrivals=options["arrivals"],
+                cv=options["cv"],
                 concurrency=concurrency,
                 shared_tokens=options["shared_tokens"],
                 sub_agents=options["sub_agents"],
@@ -201,6 +240,13 @@ class WorkloadChoice:
             prefixes=options["prefixes"],
             prefix_tokens=options["prefix_tokens"],
         ).workload(options["seed"])
+
+
+def _in_options(message: str) -> str:
+    """`field must be …` with the option that sets it."""
+    field, must, rest = message.partition(" must be ")
+    field = field.removeprefix("num_")
+    return f"--{field.replace('_', '-')}{must}{rest}" if must and field in _OPTIONS else message
 
 
 def _one_by_one(sessions: Any) -> Iterator[Session]:
