@@ -87,6 +87,8 @@ def show_summary(described: dict[str, Any], summary: Summary, as_json: bool) -> 
     click.echo(
         f"  steps: {d['cost_model']}; energy: chips at their power limit while busy; cost: all chips, all the time"
     )
+    if "energy_of_a_call" in d:
+        click.echo(f"  energy of a call in --out: {d['energy_of_a_call']}")
     for word, meaning in MEANINGS.items():
         click.echo(f"  {word}: {meaning}")
 

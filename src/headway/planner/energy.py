@@ -10,7 +10,7 @@ from headway.arithmetic.step_shape import StepShape, prefill
 from headway.catalog import Figure
 from headway.planner.deployment import FLOOR, Deployment
 from headway.planner.uncertain import uncertain_figures
-from headway.roofline.energy import dynamic_energy, flops_per_byte_read
+from headway.roofline.energy import dynamic_energy, flops_per_byte_read, memory_level
 
 FORMULAS = (
     "at full power = step x chips x power",
@@ -58,7 +58,7 @@ def energy_report(
     where: Deployment, energy: Mapping[str, Figure], batch: int, context: int, multiply: str = "fp16_multiply_add"
 ) -> EnergyReport:
     """`energy`: the catalog's, by level. The chip's main memory is taken for HBM2 if it is some HBM, else for DRAM."""
-    memory = "hbm2" if where.system.chip.hbm_type.lower().startswith("hbm") else "dram"
+    memory = memory_level(where.system.chip) or "dram"
     steps = (("decode", where.decode_shape(batch, context)), ("prefill", prefill(spans(where.model), context)))
     figures = {memory: energy[memory], multiply: energy[multiply]}
     said = tuple(f"{name} {figure.written}: {figure.status}, {figure.note}" for name, figure in figures.items())

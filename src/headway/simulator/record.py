@@ -61,6 +61,10 @@ class Work(NamedTuple):
     kv_bytes: int = 0
     bound: str | None = None
     """Of most of its share of their time."""
+    energy_nj: int | None = 0
+    """Its share of what the chips took. None: one of its replicas publishes no power."""
+    work_nj: int | None = 0
+    """What FLOPs and bytes account for in it. None: at one of its replicas nobody knows."""
 
 
 COLUMNS = (
@@ -86,6 +90,7 @@ COLUMNS = (
     "device_share_ns",
     "host_share_ns",
     "energy_j",
+    "work_j",
     "cost_usd",
     "flops",
     "weight_bytes",
@@ -95,10 +100,8 @@ COLUMNS = (
 Cell = str | int | float | None
 
 
-def row(
-    record: Record, power_w: Sequence[float | None], usd_per_s: Sequence[float | None], work: Work
-) -> tuple[Cell, ...]:
-    """In the order of COLUMNS. What a replica of each pool takes and costs; None: its chip publishes nothing."""
+def row(record: Record, usd_per_s: Sequence[float | None], work: Work) -> tuple[Cell, ...]:
+    """In the order of COLUMNS. What a replica of each pool costs; None: its chip publishes nothing."""
     r, call = record.receipt, record.call
     return (
         call.id,
@@ -122,10 +125,18 @@ def row(
         r.preemptions,
         r.device_share_ns,
         r.host_share_ns,
-        _charged(record, power_w),
+        _joules(work.energy_nj),
+        _joules(work.work_nj),
         _charged(record, usd_per_s),
-        *work,
+        work.flops,
+        work.weight_bytes,
+        work.kv_bytes,
+        work.bound,
     )
+
+
+def _joules(energy_nj: int | None) -> float | None:
+    return None if energy_nj is None else energy_nj / 1e9
 
 
 def _charged(record: Record, per_s: Sequence[float | None]) -> float | None:

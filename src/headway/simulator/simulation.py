@@ -67,6 +67,8 @@ class Setup:
     calibration: Mapping[str, Figure] | None = None
     host_gap_s: float | None = None
     """None: what the calibration says, or HOST_GAP_S."""
+    energy: Mapping[str, Figure] = field(default_factory=dict)
+    """The catalog's joules of a byte and a FLOP, by level: by what a call's joules are told. Empty: by time."""
     num_replicas: int = 1
     router: str = "round-robin"
     block_size: int = 16

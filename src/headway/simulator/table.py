@@ -34,7 +34,6 @@ class RecordTable(WholeFile):
         made.
         """
         super().__init__(path)
-        self._power_w = [price.power_w for price in prices]
         self._usd_per_s = [price.usd_per_s for price in prices]
         self._receipts = receipts
         self._rows: list[tuple[Cell, ...]] = []
@@ -46,7 +45,7 @@ class RecordTable(WholeFile):
 
     def add(self, record: Record) -> None:
         """Raises WorkloadError if it cannot be written."""
-        self._rows.append(row(record, self._power_w, self._usd_per_s, self._receipts.take(record.call.id)))
+        self._rows.append(row(record, self._usd_per_s, self._receipts.take(record.call.id)))
         if len(self._rows) >= ROWS_A_GROUP:
             try:
                 self._flush()

@@ -41,6 +41,8 @@ class WorkTable:
         self._model, self._precision = model, precision
         self._spans = spans(model)
         every = self._work(np.arange(max_step_tokens + 1))
+        self.rates = every.rates
+        """Of its products."""
         self._flops: list[float] = every.total("flops").tolist()
         self._weight_bytes: list[float] = every.total("weight_bytes").tolist()
         sampled = self._work(0, sampled=1)
