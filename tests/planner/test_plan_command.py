@@ -56,7 +56,7 @@ def test_roofline() -> None:
     assert answer["fits"]
     assert answer["decode"]["calibrated"]["step_s"] > answer["decode"]["step_s"]
     assert answer["prefill"]["calibrated"]["step_s"] > answer["prefill"]["step_s"]
-    assert ask("roofline", "qwen3-8b", "--engine", "mine")["decode"]["calibrated"] is None
+    assert ask("roofline", "qwen3-8b", "--engine", "none")["decode"]["calibrated"] is None
     assert {"moved_bytes", "intensity_flops_per_byte", "floor_s"} <= set(answer["decode"]["ops"][0])
 
 
@@ -94,6 +94,21 @@ def test_a_config_on_disk(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
+        (["roofline", "qwen3-8b", "--engine", "mine"], "--engine 'mine' must be one of sglang, trtllm, vllm or none"),
+        (["pareto", "qwen3-8b", "--engine", "mine"], "--engine 'mine' must be one of"),
+        (["pareto", "qwen3-8b", "--system", "hgx-h100", "--system", "HGX_H100"], "'HGX_H100' is there twice"),
+        (["best", "qwen3-8b", "--slo", "1", "--weights", "fp8", "--weights", "fp8"], "'fp8' is there twice"),
+        (["decode", "qwen3-8b", "--batch", "4", "--batch", "4"], "'4' is there twice"),
+        (["disaggregate", "qwen3-8b", "--slo", "4", "--slo", "4.0"], "'4.0' is there twice"),
+        (["list", "--catalog", "docs", "--catalog", "./docs"], "'docs' is there twice"),
+        (["afd", "qwen3-8b", "--engine", "none"], "No such option"),
+        (["afd", "qwen3-8b", "--tensor", "2"], "No such option"),
+        (["kv", "qwen3-8b", "--system", "hgx-h100", "--chip", "h100-sxm"], "--chip: not with --system"),
+        (["kv", "qwen3-8b", "--beside", "llama-3.1-8b"], "--beside: only with --chart"),
+        (
+            ["journey", "qwen3-8b", "--round-trip-s", "1ms", "--distance-m", "5"],
+            "--distance-m: not with --round-trip-s",
+        ),
         (["model", "lama"], "model 'lama' is not known; near: llama"),
         (["kv", "qwen3-8b", "--chip", "h1000"], "chip 'h1000' is not known; near: h100"),
         (["kv", "qwen3-8b", "--kv", "fp9"], "number format 'fp9' is not known"),
@@ -164,6 +179,10 @@ def test_a_machine_file_is_a_system_to_search(tmp_path: Path) -> None:
     answer = ask(*asked, "--kv", "fp32", "--slo", "1", "--slo-ttft", "60s", "--count", "9")
     assert answer["cost_model"] == "calibrated"
     assert {found["kind"] for found in answer["best"]} == {"mixed"}
+    floor = ask("pareto", *asked[1:], "--kv", "fp32", "--engine", "none")
+    assert floor["cost_model"] == "floor"
+    other = CliRunner().invoke(plan, [*asked, "--slo", "1", "--engine", "vllm"])
+    assert f"--engine vllm: {path} has a fit of its own" in other.output
     alone = ask("pareto", *asked[1:], "--kv", "fp32")["frontier"][0]
     decode = ask("decode", MODEL, "--system", str(path), "--weights", "fp32", "--kv", "fp32", "--context", "288")
     assert alone["batch"] == 1

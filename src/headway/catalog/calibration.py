@@ -63,6 +63,12 @@ def calibrations(items: Mapping[str, Item]) -> dict[str, dict[str, Figure]]:
     return found
 
 
+def engines(found: Mapping[str, Mapping[str, Figure]]) -> tuple[str, ...]:
+    """Those that were measured."""
+    names = sorted({name.partition("/")[2] for name in found} - {ANY})
+    return tuple(names)
+
+
 def nearest(
     found: Mapping[str, Mapping[str, Figure]], chip: str, engine: str
 ) -> tuple[str, Mapping[str, Figure]] | None:

@@ -9,6 +9,7 @@ import click
 
 from headway.cli.bench_slo import Limits
 from headway.cli.out_files import OutFile
+from headway.cli.plan_options import distinct
 from headway.cli.preconditions import Beside
 from headway.cli.quantities import NamedPath, Number, Seconds
 from headway.cli.workload_options import workload_options
@@ -77,7 +78,7 @@ def bench(**options: Any) -> None:
 
 
 @click.command(context_settings={"show_default": True})
-@click.argument("runs", nargs=-1, required=True, type=_PATH)
+@click.argument("runs", nargs=-1, required=True, type=_PATH, callback=distinct)
 @click.option("--html", type=OutFile(".html", ".htm"), help="Write one self-contained page.")
 @click.option("--title", cls=Beside, other="html", default="Headway report", help="Of the page.")
 @click.option("--png", type=NamedPath(file_okay=False, path_type=Path), help="Also write each chart as a picture here.")

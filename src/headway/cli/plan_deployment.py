@@ -12,6 +12,7 @@ import click
 from headway.cli.out_files import CHART_FILE
 from headway.cli.plan_options import (
     ENGINE,
+    NO_ENGINE,
     SYSTEM,
     TOKENS,
     Decorator,
@@ -48,6 +49,11 @@ def on_a_system(command: Command) -> Command:
     return about_a_model(SYSTEM(ENGINE(with_a_cut(command))))
 
 
+def by_floors(command: Command) -> Command:
+    """The same for questions that no fit has an answer to."""
+    return about_a_model(SYSTEM(with_a_cut(command)))
+
+
 _REACHED = 0.7
 MFU = option(
     "--mfu",
@@ -74,12 +80,14 @@ def a_request(batch: int = 32, prompt: int = 1024, output: int = 256) -> Decorat
 
 
 def taken(options: dict[str, Any]) -> tuple[Catalog, Deployment]:
-    """Takes its own options from all of a command's. Raises CatalogError or ShapeError."""
+    """Takes its own options from all of a command's: without an engine floors, without a cut one chip. Raises
+    CatalogError or ShapeError.
+    """
     from headway.planner.deployment import Deployment
 
     catalog, shape, precision = look_up(**{name: options[name] for name in _MODEL})
-    system, engine = catalog.system(options.pop("system")), options.pop("engine")
-    cut = cut_from(*(options.pop(name) for name in _CUT))
+    system, engine = catalog.system(options.pop("system")), options.pop("engine", NO_ENGINE)
+    cut = cut_from(*(options.pop(name, 1) for name in _CUT))
     cut.check(shape)
     name = options["model"]
     for key in _MODEL:

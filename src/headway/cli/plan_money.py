@@ -23,9 +23,9 @@ from headway.cli.plan_deployment import (
 from headway.cli.plan_options import (
     CATALOG,
     JSON,
+    MODEL,
     SLO,
     Amount,
-    about_a_model,
     look_up,
     one_line,
     option,
@@ -184,7 +184,9 @@ def fleet_question(
 
 
 @click.command("lifetime")
-@about_a_model
+@MODEL
+@CATALOG
+@JSON
 @option("--training-tokens", type=COUNT, default="15T", help="Tokens that the model was trained on.")
 @option("--tokens-per-s", type=COUNT, default="50M", help="Output tokens that the whole fleet serves.")
 @option("--days", type=FACTOR, default=60.0, help="Days for which the model is served.")
@@ -198,17 +200,17 @@ def lifetime_question(
     input_over_output: float,
     training_mfu: float,
     serving_mfu: float,
+    model: str,
+    overlays: tuple[Path, ...],
     as_json: bool,
-    **asked: Any,
 ) -> None:
     """Tokens that a model was trained on against those that it serves in its life."""
     from headway.planner.lifetime import lifetime_report
 
     with one_line():
-        name = asked["model"]
-        _, shape, _ = look_up(**asked)
+        _, shape, _ = look_up(model, overlays)
         report = lifetime_report(
-            name, shape, training_tokens, tokens_per_s, days, input_over_output, training_mfu, serving_mfu
+            model, shape, training_tokens, tokens_per_s, days, input_over_output, training_mfu, serving_mfu
         )
     show(report, as_json)
 

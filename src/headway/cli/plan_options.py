@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
+from headway.cli.preconditions import given_options
 from headway.cli.quantities import NamedPath, Number, Seconds
 
 if TYPE_CHECKING:
@@ -46,17 +47,38 @@ class Decorator(Protocol):
 
 
 def option(*names: str, **settings: Any) -> Decorator:
-    """With its default in the help."""
+    """With its default in the help; what may be given several times is different each time."""
+    if settings.get("multiple"):
+        settings = {"callback": distinct, **settings}
     return click.option(*names, **{"show_default": True, **settings})
+
+
+def distinct(ctx: click.Context, param: click.Parameter, values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Names are told apart as the catalog does, paths by where they lie. Raises BadParameter."""
+    from headway.catalog.system import folded
+
+    seen = set()
+    for value in values:
+        is_path = isinstance(value, Path) or (isinstance(value, str) and Path(value).exists())
+        key = Path(value).absolute() if is_path else folded(str(value))
+        if key in seen:
+            raise click.BadParameter(f"{str(value)!r} is there twice", ctx, param)
+        seen.add(key)
+    return values
 
 
 CATALOG = option("--catalog", "overlays", multiple=True, type=NamedPath(path_type=Path), help="Directory of own facts.")
 JSON = option("--json", "as_json", is_flag=True, help="One JSON object; SI units, named in the keys.")
 SYSTEM = option("--system", default="hgx-h100", help="Chips and links, by name, or a file of headway calibrate.")
-ENGINE = option("--engine", default="vllm", help="Whose fit is shown beside the floor, if there is one.")
+NO_ENGINE = "none"
+"""Floors only."""
+ENGINE = option(
+    "--engine", default="vllm", help="Whose fit is shown beside the floor, if there is one: vllm, sglang, trtllm, none."
+)
 
+MODEL = click.argument("model")
 _MODEL = (
-    click.argument("model"),
+    MODEL,
     option("--weights", default="bf16", help="Number format of the weights, as fp8 or mxfp4."),
     option("--experts", help="Number format of the routed experts.  [default: as --weights]"),
     option("--kv", default="bf16", help="Number format of the cache."),
@@ -72,11 +94,13 @@ _CUT = (
 )
 _PROMPT, _OUTPUT = 8192, 1024
 _SEARCH = (
-    click.argument("model"),
+    MODEL,
     option("--system", "systems", multiple=True, default=["hgx-h100"], help="Chips and links: one name or several."),
     option("--weights", "formats", multiple=True, default=["bf16"], help="Number formats: one or several."),
     option("--kv", default="bf16", help="Number format of the cache."),
-    option("--engine", default="vllm", help="Its fits are used if every chip has one."),
+    option(
+        "--engine", default="vllm", help="Its fits are used if every chip has one: vllm, sglang, trtllm; none: floors."
+    ),
     option("--prompt", type=TOKENS, help=f"Tokens of each prompt.  [default: {_PROMPT}]", show_default=False),
     option("--cached", type=click.IntRange(min=0), help="Tokens of it found in the cache."),
     option("--output", type=TOKENS, help=f"Tokens generated.  [default: {_OUTPUT}]", show_default=False),
@@ -122,7 +146,7 @@ def one_line() -> Iterator[None]:
 
 
 def look_up(
-    model: str, weights: str, experts: str | None, kv: str, overlays: tuple[Path, ...]
+    model: str, overlays: tuple[Path, ...], weights: str = "bf16", experts: str | None = None, kv: str = "bf16"
 ) -> tuple[Catalog, ModelShape, Precision]:
     """Raises CatalogError or ShapeError."""
     from headway.arithmetic.formats import precision
@@ -135,13 +159,20 @@ def look_up(
 
 def fit_for(catalog: Catalog, chip: str, engine: str) -> Calibration | None:
     """That of the chip; else, for a GPU, that of any chip under this engine, which says so. None: nothing like it was
-    measured.
+    measured, or `engine` is NO_ENGINE. Raises CatalogError for an engine that no fit is of.
     """
-    from headway.catalog.calibration import nearest
+    from headway.catalog import CatalogError
+    from headway.catalog.calibration import engines, nearest
     from headway.catalog.machine import is_machine_file
     from headway.roofline import calibration
 
+    if engine == NO_ENGINE:
+        return None
+    if engine not in (known := engines(catalog.calibrations)):
+        raise CatalogError(f"--engine {engine!r} must be one of {', '.join(known)} or {NO_ENGINE}")
     if is_machine_file(chip):
+        if "engine" in given_options():
+            raise CatalogError(f"--engine {engine}: {chip} has a fit of its own; --engine {NO_ENGINE} leaves it out")
         return calibration(catalog.calibration(chip, engine))
     found = nearest(catalog.calibrations, chip, engine)
     if found is None:
@@ -188,7 +219,7 @@ def search_space(
     """Arguments that every search of the planner takes."""
     from headway.arithmetic.formats import precision
 
-    catalog, shape, _ = look_up(model, "bf16", None, kv, overlays)
+    catalog, shape, _ = look_up(model, overlays)
     chosen = [catalog.system(name) for name in systems]
     fits = {s.chip.name: fit_for(catalog, s.chip.name, engine) for s in chosen}
     return {

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from headway.cli.plan_deployment import MFU, SHARE, a_request, charted, draw, on_a_system, taken, workload
-from headway.cli.plan_options import BATCH, CHIPS, SLO, TOKENS, one_line, option
+from headway.cli.plan_deployment import MFU, SHARE, a_request, by_floors, charted, draw, on_a_system, taken, workload
+from headway.cli.plan_options import BATCH, CHIPS, SLO, SYSTEM, TOKENS, about_a_model, one_line, option
 from headway.cli.plan_show import show
 from headway.cli.preconditions import Beside
 from headway.cli.quantities import Number
@@ -59,7 +59,7 @@ def limits_question(batch: int, context: int, as_json: bool, **asked: Any) -> No
 
 
 @click.command("memory")
-@on_a_system
+@by_floors
 @option("--batch", type=BATCH, default=32, help="Sequences.")
 @option("--context", type=TOKENS, default=8192, help="Tokens of each sequence.")
 @option("--beside", cls=Beside, other="chart", multiple=True, metavar="SYSTEM", help="Further systems in the chart.")
@@ -88,7 +88,7 @@ def memory_question(
 
 
 @click.command("energy")
-@on_a_system
+@by_floors
 @option("--batch", type=BATCH, default=32, help="Sequences in a decode step.")
 @option("--context", type=TOKENS, default=8192, help="Tokens of each, and of the prompt.")
 def energy_question(batch: int, context: int, as_json: bool, **asked: Any) -> None:
@@ -128,7 +128,7 @@ def speculation_question(
 
 
 @click.command("disaggregate")
-@on_a_system
+@by_floors
 @a_request(prompt=8192, output=512)
 @MFU
 @option(
@@ -146,14 +146,16 @@ def disaggregate_question(
     as_json: bool,
     **asked: Any,
 ) -> None:
-    """Prefill and decode on pools of their own: KV to move, ratio of the pools, when it pays."""
+    """Prefill and decode on pools of their own: KV to move, ratio of the pools, when it pays.
+
+    All by floors; `plan best` has fits.
+    """
     from dataclasses import replace
 
     from headway.planner.disaggregation import disaggregation_report
 
     with one_line():
         work = workload(asked)
-        asked["engine"] = "none"  # Both ways to compute prompts are compared by their floors; `plan best` has fits.
         catalog, decodes = taken(asked)
         system = catalog.system(prefill_system) if prefill_system else decodes.system
         cut = replace(decodes.cut, tensor=prefill_tensor) if prefill_tensor else decodes.cut
@@ -166,7 +168,8 @@ def disaggregate_question(
 
 
 @click.command("afd")
-@on_a_system
+@about_a_model
+@SYSTEM
 @option("--attention-chips", type=CHIPS, default=8, help="Chips of --system, which keep the cache.")
 @option(
     "--feed-forward-system", metavar="SYSTEM", default="lpx-256", help="Chips and links that multiply the feed-forward."

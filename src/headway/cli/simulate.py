@@ -13,6 +13,7 @@ import click
 
 from headway.cli.one_line import INTERRUPTED, in_options
 from headway.cli.out_files import OutFile
+from headway.cli.plan_options import CATALOG, JSON
 from headway.cli.preconditions import given_options
 from headway.cli.quantities import NamedPath, Number, Policy, Seconds
 from headway.cli.replica_options import cut_of, feed_forward_of, replica_options
@@ -86,8 +87,8 @@ RATE = Number(0, 1e9, min_open=True)
 @trace_options
 @click.option("--replay", type=NamedPath(path_type=Path), help="Check that a step log gives the same plans again.")
 @click.option("--with", "changes", metavar="NAME=VALUE,…", help="Fork the log: prefix_cache=off, system=NAME …")
-@click.option("--catalog", "overlays", multiple=True, type=NamedPath(path_type=Path), help="Directory of own facts.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object; SI units, named in the keys.")
+@CATALOG
+@JSON
 def simulate(**options: Any) -> None:
     """What a fleet would do with a workload: TTFT, TPOT, goodput, throughput, cost, energy.
 
