@@ -58,6 +58,37 @@ def test_what_never_fits_has_no_frontier() -> None:
         "", model("kimi-k3"), [catalog().system("rtx-4090-node")], [precision()], 8192, slo_tokens_per_s=1
     )
     assert (report.frontier, report.best_at_slo, report.considered) == ((), None, 0)
+    assert [str(each)[:40] for each in report.left_out] == ["1 of 1 cuts have no room for a sequence;"]
+
+
+def test_what_leaves_nothing_is_counted_and_its_nearest_miss_named() -> None:
+    """Against every configuration that the search without conditions has."""
+    asked = ("", model("llama-3.1-70b"), SYSTEMS[:1], [precision()], Lengths(8192, 0, 1024))
+    everything = pareto_report(*asked)
+    fastest, considered = everything.frontier[0], everything.considered
+    assert everything.left_out == ()
+    room, slow = pareto_report(*asked, slo_tokens_per_s=1e6).left_out
+    assert (slow.dropped, slow.considered) == (considered, considered)
+    assert f"{fastest.interactivity_tokens_per_s:.4g} tokens/s a user" in slow.nearest
+    assert (room.dropped, room.considered) == (2, 10), "weights of 141 GB, in one chip and in two"
+    assert "2 x h100-sxm (hgx-h100) in bf16, which needs 73.41 GB of 72 GB a chip" in room.nearest
+    [_, late] = pareto_report(*asked, slo_ttft_s=1e-6).left_out
+    assert late.dropped == late.considered
+    soonest_s = float(late.nearest.split(", ")[-1].split()[0])
+    assert not pareto_report(*asked, slo_ttft_s=soonest_s * 0.99).frontier
+    assert pareto_report(*asked, slo_ttft_s=soonest_s * 1.01).frontier
+
+
+def test_conditions_that_only_together_leave_nothing_say_so() -> None:
+    """One system decodes faster, the other computes prompts faster."""
+    systems = [catalog().system(name) for name in ("epyc-9965-node", "dgx-spark-node")]
+    asked = ("", model("llama-3.1-8b"), systems, [precision()], Lengths(8192, 0, 1024))
+    for slo, ttft_s, system in ((36.0, None, "epyc-9965-node"), (1.0, 1.0, "dgx-spark-node")):
+        assert {c.system for c in best_report(*asked, slo_tokens_per_s=slo, slo_ttft_s=ttft_s).best} == {system}
+    slow, late, both = best_report(*asked, slo_tokens_per_s=36.0, slo_ttft_s=1.0).left_out
+    assert max(slow.dropped, late.dropped) < both.dropped == both.considered
+    assert both.condition == "configurations miss one or the other"
+    assert "2 x dgx-spark (dgx-spark-node) in bf16, batch 1, with 33.81 tokens/s a user, 0.557 s" in both.nearest
 
 
 def test_fits_are_used_only_if_every_chip_has_one() -> None:
@@ -97,6 +128,18 @@ def test_the_command() -> None:
     assert "assuming" in text.output
     wrong = CliRunner().invoke(plan, ["pareto", "llama-3.1-70b", "--system", "nothing"])
     assert "system 'nothing' is not known" in wrong.output
+
+
+def test_the_command_says_why_nothing_is_left() -> None:
+    for question in (["pareto"], ["best", "--slo", "1"]):
+        text = CliRunner().invoke(plan, [*question, "llama-3.1-8b", "--slo-ttft", "1us"]).output
+        assert "  none\n" in text
+        assert (
+            "left out:\n  411 of 411 configurations take longer than 1e-06 s to a first token; the nearest: 8 x" in text
+        )
+    wrong = CliRunner().invoke(plan, ["fast-mode", "llama-3.1-8b", "--slo-ttft", "1us"])
+    assert wrong.exit_code == 1
+    assert "411 of 411 configurations take longer than 1e-06 s" in wrong.output
 
 
 def test_the_best_reaches_the_slo_at_the_lowest_price() -> None:

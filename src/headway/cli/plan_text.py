@@ -138,6 +138,7 @@ def show_pareto(report: ParetoReport, as_json: bool) -> None:
     if report.slo_tokens_per_s is not None:
         click.echo(f"best at {report.slo_tokens_per_s:.4g} tokens/s a user")
         click.echo(_configuration(report.best_at_slo) if report.best_at_slo else "  none reaches it")
+    _left_out(report)
     _assume(report.assumptions, formulas=report.formulas)
 
 
@@ -147,7 +148,15 @@ def show_best(report: BestReport, as_json: bool) -> None:
         return
     _configurations(report, report.best)
     click.echo(report.why)
+    _left_out(report)
     _assume(report.assumptions, formulas=report.formulas)
+
+
+def _left_out(report: ParetoReport | BestReport) -> None:
+    if report.left_out:
+        click.echo("left out:")
+    for each in report.left_out:
+        click.echo(f"  {each}")
 
 
 def _configurations(report: ParetoReport | BestReport, found: tuple[Configuration, ...]) -> None:
@@ -157,6 +166,9 @@ def _configurations(report: ParetoReport | BestReport, found: tuple[Configuratio
         asked = f"{report.prompt_tokens:,} tokens in{cached}, {report.output_tokens:,} out"
     click.echo(f"{report.model}, {asked}: {report.considered:,} configurations considered")
     click.echo(f"times are {'those of fitted engines' if report.cost_model == 'calibrated' else 'floors'}")
+    if not found:
+        click.echo("  none")
+        return
     click.echo(
         f"  {'tokens/s a user':>15} {'tokens/s a chip':>15} {'TTFT':>9} {'USD/Mtok':>8} {'batch':>5} "
         f"{'bound':16}  configuration"

@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from headway.arithmetic.formats import Precision
 from headway.arithmetic.shape import ModelShape
 from headway.catalog import System
 from headway.planner.basis import assumptions, formulas
+from headway.planner.left_out import LeftOut, left_out
 from headway.planner.lengths import Lengths, asked_tokens
-from headway.planner.sweep import MAX_CHIPS, Configuration, common_fits, sweeps
+from headway.planner.sweep import MAX_CHIPS, Configuration, common_fits, deployments, sweeps
 from headway.roofline import Calibration
 
 ORDER = (
@@ -39,6 +41,8 @@ class BestReport:
     SLO.
     """
     why: str
+    left_out: tuple[LeftOut, ...]
+    """Why there is none; empty: there is one."""
     formulas: tuple[str, ...]
     assumptions: tuple[str, ...]
 
@@ -101,6 +105,10 @@ def best_report(
     by_money = all(system.chip.rent_usd_per_hour is not None for system in systems)
     order = (_MONEY if by_money else _YIELD, *_TIES)
     best = tuple(sorted(reached, key=lambda c: tuple(_rounded(figure.of(c)) for figure in order))[:count])
+    dropped: tuple[LeftOut, ...] = ()
+    if not best:
+        every = chain.from_iterable(deployments(name, model, systems, precisions, fits, max_chips))
+        dropped = left_out(tried, every, asked_tokens(load)[0], slo_tokens_per_s, slo_ttft_s)
     return BestReport(
         name,
         *asked_tokens(load),
@@ -111,6 +119,7 @@ def best_report(
         sum(len(s.batches) for s in tried),
         best,
         _why(best, slo_tokens_per_s, slo_ttft_s, bool(tried), order),
+        dropped,
         formulas(load, bool(fits)),
         (*assumptions(load, fits), ORDER),
     )

@@ -55,8 +55,7 @@ def fast_mode_report(
     for speed in (base_tokens_per_s, base_tokens_per_s * times):
         report = pareto_report(name, model, systems, precisions, load, fitted, speed, max_chips, slo_ttft_s)
         if report.best_at_slo is None:
-            most = max((c.interactivity_tokens_per_s for c in report.frontier), default=0.0)
-            raise ShapeError(f"nothing gives every user {speed:g} tokens/s; the most here is {most:.4g}")
+            raise ShapeError(f"nothing gives every user {speed:g} tokens/s: {'; '.join(map(str, report.left_out))}")
         found.append(report.best_at_slo)
     base, fast = found
     cost = price_multiplier(1 / fast.throughput_tokens_per_s_per_chip, 1 / base.throughput_tokens_per_s_per_chip)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -11,8 +12,9 @@ from headway.arithmetic.formats import Precision
 from headway.arithmetic.shape import ModelShape
 from headway.catalog import System
 from headway.planner.basis import assumptions, formulas
+from headway.planner.left_out import LeftOut, left_out
 from headway.planner.lengths import Lengths, asked_tokens
-from headway.planner.sweep import MAX_CHIPS, Configuration, Sweep, common_fits, sweeps
+from headway.planner.sweep import MAX_CHIPS, Configuration, Sweep, common_fits, deployments, sweeps
 from headway.roofline import Calibration
 
 STAIRCASE = "a point is on the frontier if no other is at least as good in both and better in one"
@@ -36,6 +38,8 @@ class ParetoReport:
     """What misses it is left out."""
     best_at_slo: Configuration | None
     """Highest throughput a chip of all that reach the SLO; None: none does."""
+    left_out: tuple[LeftOut, ...]
+    """Why there is no frontier, or nothing reaches the SLO; empty: there is, and something does."""
     formulas: tuple[str, ...]
     assumptions: tuple[str, ...]
 
@@ -56,10 +60,12 @@ def pareto_report(
     """
     fits = common_fits(systems, fitted or {})
     tried = sweeps(name, model, systems, precisions, load, fits, max_chips, slo_ttft_s)
-    best = None
-    if slo_tokens_per_s is not None:
-        reached = [s.configuration(j) for s in tried if (j := s.best_at(slo_tokens_per_s, slo_ttft_s)) is not None]
-        best = max(reached, key=lambda c: c.throughput_tokens_per_s_per_chip, default=None)
+    reached = [s.configuration(j) for s in tried if (j := s.best_at(slo_tokens_per_s or 0.0, slo_ttft_s)) is not None]
+    best = max(reached, key=lambda c: c.throughput_tokens_per_s_per_chip, default=None)
+    dropped: tuple[LeftOut, ...] = ()
+    if best is None:
+        every = chain.from_iterable(deployments(name, model, systems, precisions, fits, max_chips))
+        dropped = left_out(tried, every, asked_tokens(load)[0], slo_tokens_per_s, slo_ttft_s)
     return ParetoReport(
         name,
         *asked_tokens(load),
@@ -68,7 +74,8 @@ def pareto_report(
         tuple(tried[i].configuration(j) for i, j in _frontier(tried, slo_ttft_s)),
         slo_tokens_per_s,
         slo_ttft_s,
-        best,
+        best if slo_tokens_per_s is not None else None,
+        dropped,
         formulas(load, bool(fits)),
         (*assumptions(load, fits), STAIRCASE),
     )

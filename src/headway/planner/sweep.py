@@ -110,7 +110,7 @@ class Sweep:
 
     def _bound(self, j: int) -> str:
         """Memory capacity where more sequences would share what bounds the step but find no room: all but compute."""
-        full = self.batches[j] + self.where.cut.data * self.where.cut.pipeline > self.most
+        full = self.batches[j] + together_at_least(self.where) > self.most
         return CAPACITY if full and self.load.bounds[j] != "compute" else self.load.bounds[j]
 
     def allowed(self, slo_tokens_per_s: float = 0.0, ttft_s: float | None = None) -> Flags:
@@ -168,12 +168,24 @@ def sweeps(
     prompts, every sequence is that long.
     """
     found: list[Sweep] = []
+    for tried in deployments(name, model, systems, precisions, fits, max_chips):
+        found += _decoding(tried, load) if isinstance(load, int) else serving(tried, load, max_chips, ttft_s)
+    return found
+
+
+def deployments(
+    name: str,
+    model: ModelShape,
+    systems: Sequence[System],
+    precisions: Sequence[Precision],
+    fits: Mapping[str, Calibration],
+    max_chips: int,
+) -> Iterator[Iterator[Deployment]]:
+    """Every cut, whether it fits or not; those of one system and format together."""
     for system in systems:
         for precision in precisions:
             fit = fits.get(system.chip.name)
-            tried = (Deployment(name, model, system, precision, cut, fit) for cut in cuts(model, system, max_chips))
-            found += _decoding(tried, load) if isinstance(load, int) else serving(tried, load, max_chips, ttft_s)
-    return found
+            yield (Deployment(name, model, system, precision, cut, fit) for cut in cuts(model, system, max_chips))
 
 
 def _decoding(tried: Iterator[Deployment], context: int) -> Iterator[Sweep]:
@@ -202,10 +214,15 @@ def serving(tried: Iterator[Deployment], lengths: Lengths, max_chips: int, ttft_
 def _steps(tried: Iterator[Deployment], context: int) -> Iterator[tuple[Deployment, int, Ints, StepCost]]:
     """Where not even one sequence a group and stage fits is left out."""
     for where in tried:
-        most, together = _most(where, context), where.cut.data * where.cut.pipeline
+        most, together = _most(where, context), together_at_least(where)
         if most >= together:
             batches = batch_ladder(min(most, MAX_BATCH) // together) * together
             yield where, most, batches, where.cost(where.decode_shape(batches, context))
+
+
+def together_at_least(where: Deployment) -> int:
+    """Sequences that keep every group and stage at work."""
+    return where.cut.data * where.cut.pipeline
 
 
 def _most(where: Deployment, context: int) -> int:
