@@ -112,6 +112,22 @@ def test_who_reads_more_pays_more() -> None:
         assert by_work[name].energy_nj - by_time[name].energy_nj == pytest.approx(own[name] - others, abs=50)
 
 
+def test_where_a_part_is_unknown_the_sum_is() -> None:
+    """A replica fails, and its call goes on at one of which more is known, or less."""
+    known, by_time, unmetered = EnergyMeter(100.0, WorkEnergy(0.0, 0.0, True)), EnergyMeter(100.0), EnergyMeter()
+    for meters, energy_known, work_known in (
+        ([known, known], True, True),
+        ([known, by_time], True, False),
+        ([unmetered, known], False, False),
+    ):
+        receipts, works = WorkReceipts([TABLE] * 2, [8] * 2, meters), []
+        pool = Pool(2, config(), PlainTime())  # type: ignore[arg-type]
+        fleet = FleetConfig((pool,), "least-work", faults=(Fault("replica", 0.0045, None, 0),))
+        Fleet(fleet, lambda r, w=works, s=receipts: w.append(s.take(r.call.id)), receipts).run(lone((0.0, 20, 10)))  # type: ignore[misc]
+        (work,) = works
+        assert (work.energy_nj is not None, work.work_nj is not None) == (energy_known, work_known)
+
+
 # A call alone
 
 
