@@ -1,4 +1,4 @@
-"""Documents whose numbers come from running the commands that they show: `python docs/build.py [--check] [FILE…]`.
+"""Documents whose numbers come from running the commands that they show: `python docs/build.py --help`.
 
 A fenced block that begins with `$ headway …` is that command and its output. A comment `<!-- answer headway …`, a line
 break, a text, `-->` makes the paragraph after it: `{key:unit}` in the text stands for a value of the command's --json.
@@ -16,9 +16,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import click
 from click.testing import CliRunner
 
-from headway.cli import main
+from headway.cli import main as headway
 from headway.cli.si import si, size
 
 DOCS = Path(__file__).parent
@@ -37,7 +38,7 @@ def built(text: str) -> str:
 @cache
 def _run(command: str) -> str:
     """Raises SystemExit if the command fails: a page shows what works."""
-    result = CliRunner().invoke(main, shlex.split(command)[1:], prog_name="headway")
+    result = CliRunner().invoke(headway, shlex.split(command)[1:], prog_name="headway")
     if result.exit_code:
         raise SystemExit(f"{command}: {result.output}")
     return "\n".join(line.rstrip() for line in result.stdout.splitlines()) + "\n"
@@ -68,11 +69,13 @@ def _shown(value: Any, unit: str) -> str:
     return si(value, unit)
 
 
-def run(arguments: list[str]) -> int:
-    """1 if a page is stale under --check."""
-    check, names = "--check" in arguments, [Path(name) for name in arguments if name != "--check"]
+@click.command()
+@click.argument("pages", metavar="[FILE]…", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--check", is_flag=True, help="Write nothing; exit with 1 if a page is stale.")
+def main(pages: tuple[Path, ...], check: bool) -> None:
+    """Run the commands that pages show, and write their outputs into them. Without FILE all of docs/plan."""
     stale = []
-    for page in names or PAGES:
+    for page in pages or PAGES:
         old = page.read_text()
         new = built(old)
         if new != old:
@@ -80,9 +83,9 @@ def run(arguments: list[str]) -> int:
             if not check:
                 page.write_text(new)
     if check and stale:
-        print(f"stale: {', '.join(stale)}; run python docs/build.py", file=sys.stderr)
-    return int(check and bool(stale))
+        click.echo(f"stale: {', '.join(stale)}; run python docs/build.py", err=True)
+        sys.exit(1)
 
 
 if __name__ == "__main__":
-    sys.exit(run(sys.argv[1:]))
+    main()

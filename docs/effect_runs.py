@@ -11,6 +11,7 @@ from effect_pages import Column, Row
 
 from headway.arithmetic.hf_config import shape_from_config
 from headway.catalog import Catalog, load_catalog
+from headway.cli.sweep_text import sweep_progress
 from headway.simulator.results import Summary
 from headway.simulator.simulation import Setup
 from headway.simulator.sweep import grid, sweep
@@ -28,8 +29,10 @@ def setup(model: str = "llama-3.1-8b", system: str = "hgx-h100", **policy: Any) 
 
 
 def swept(axes: Mapping[str, Sequence[Any]], run: Callable[[Any, float], Row], size: float) -> list[Row]:
-    """A row a point: where it is, and what `run` found there."""
-    rows = sweep(grid(axes), partial(_run, run, size), place=Processes(1 if size < 1 else None))
+    """A row a point: where it is, and what `run` found there. On a terminal a bar shows how far it is."""
+    points = grid(axes)
+    with sweep_progress(len(points)) as advance:
+        rows = sweep(points, partial(_run, run, size), place=Processes(1 if size < 1 else None), on_row=advance)
     for row in rows:
         if row.ended.result is None:
             raise SystemExit(f"{run.__name__} at {row.point.values}: {row.ended.error}")

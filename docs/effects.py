@@ -1,4 +1,4 @@
-"""Effects that every textbook of LLM serving tells, as simulations: `python docs/effects.py [--check] [NAME…]`.
+"""Effects that every textbook of LLM serving tells, as simulations: `python docs/effects.py --help`.
 
 Each function in EFFECTS makes a page of docs/effects: points, a run for each, a chart. It takes the share of the page's
 requests that are to be made: tests make fewer.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
+import click
 import effect_pages as pages
 from effect_chips import frontier, split, sram
 from effect_fleets import failure, pools, routing
@@ -36,25 +37,25 @@ EFFECTS: dict[str, Callable[[float], Effect]] = {
 }
 
 
-def main(arguments: list[str]) -> int:
-    """1 if a page is stale under --check."""
-    names = [name for name in arguments if name != "--check"]
-    if unknown := [name for name in names if name not in EFFECTS]:
-        print(f"no such effect: {', '.join(unknown)}; there are {', '.join(EFFECTS)}", file=sys.stderr)
-        return 2
-    return max([_page(name, "--check" in arguments) for name in names or EFFECTS])
-
-
-def _page(name: str, check: bool) -> int:
-    effect = EFFECTS[name](1.0)
-    if not check:
-        pages.write(name, effect)
-    stale = check and not pages.is_fresh(name, effect)
-    print(
-        f"{name}: {'stale: run python docs/effects.py' if stale else 'fresh' if check else 'written'}", file=sys.stderr
-    )
-    return int(stale)
+@click.command()
+@click.argument("names", metavar="[NAME]…", nargs=-1, type=click.Choice([*EFFECTS]))
+@click.option("--check", is_flag=True, help="Write nothing; exit with 1 if a page is stale.")
+def main(names: tuple[str, ...], check: bool) -> None:
+    """Simulate the effects again, and write their pages and charts in docs/effects. Without NAME all: some minutes."""
+    chosen = tuple(dict.fromkeys(names)) or tuple(EFFECTS)
+    stale = []
+    for number, name in enumerate(chosen, 1):
+        click.echo(f"{name} ({number} of {len(chosen)}) …", err=True)
+        effect = EFFECTS[name](1.0)
+        if not check:
+            pages.write(name, effect)
+        elif not pages.is_fresh(name, effect):
+            stale.append(name)
+    if stale:
+        click.echo(f"stale: {', '.join(stale)}; run python docs/effects.py {' '.join(stale)}", err=True)
+        sys.exit(1)
+    click.echo("all fresh" if check else "written", err=True)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main()

@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from headway.simulator.sweep import here
 
@@ -170,4 +171,9 @@ def test_every_effect_has_its_page_and_chart() -> None:
 def test_a_page_says_what_its_command_finds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("effect_runs.Processes", lambda _: here)
     assert EFFECTS.pages.is_fresh("batching", EFFECTS.batching(1.0)), "run: python docs/effects.py"
-    assert EFFECTS.main(["--check", "baching"]) == 2
+    result = CliRunner().invoke(EFFECTS.main, ["--check", "baching"])
+    assert result.exit_code == 2
+    assert "'baching' is not one of 'batching', 'reservation'" in result.output
+    shown = CliRunner().invoke(EFFECTS.main, ["--help"])
+    assert shown.exit_code == 0
+    assert "--check" in shown.output
