@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from headway.cli.preconditions import given_options
 from headway.cli.workload_options import WorkloadChoice, workload_options
-from headway.workload.call import Call
+from headway.workload.call import Call, WorkloadError
 
 
 def choice(*arguments: Any) -> WorkloadChoice:
@@ -95,6 +95,14 @@ def test_a_session_ends_before_its_first_call_that_is_too_long() -> None:
         )
     )
     assert any(call.num_input_tokens + call.num_output_tokens > 40_000 for call in calls(everything))
+
+
+def test_who_arrives_when_no_run_lasts_is_refused() -> None:
+    made = choice("--requests", 3, "--arrivals", "constant")
+    last_s = [session[0].arrival_s for session in made.make(None, 1e-6, 0.002).sessions]
+    assert last_s == pytest.approx([0, 5e8, 1e9])
+    with pytest.raises(WorkloadError, match="and none may after 1,000,000,000 s"):
+        list(made.make(None, 1e-6, 0.0015).sessions)
 
 
 def test_the_description_is_plain_and_complete(trace: Path) -> None:

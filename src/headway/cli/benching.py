@@ -37,7 +37,7 @@ from headway.cli.preconditions import ReadIf, given_options, refuse_unread
 from headway.cli.workload_options import WorkloadChoice
 from headway.report.cases import case_of
 from headway.report.terminal import print_cases
-from headway.workload.call import WorkloadError, faster
+from headway.workload.call import WorkloadError
 
 _KEYS = ("HEADWAY_API_KEY", "OPENAI_API_KEY")
 MAX_POINTS = 100
@@ -176,7 +176,7 @@ async def _sweep(
     described = choice.described() | {"speed": options["speed"]} | _digest(choice.options["trace"])
 
     async def one(point: Point) -> tuple[Run, list[Record]]:
-        workload = faster(choice.make(point.concurrency, point.rate_per_s), options["speed"])
+        workload = choice.make(point.concurrency, point.rate_per_s, options["speed"])
         progress.begin(point.name, workload.num_calls)
         run, records = await bench.run(point.name, workload, described | point.described(), stop)
         run.label = label

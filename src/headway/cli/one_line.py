@@ -17,6 +17,15 @@ def in_options(message: str, options: Mapping[str, str]) -> str:
     return re.sub("|".join(rf"\b{field}\b" for field in options), lambda match: options[match[0]], message)
 
 
+def _check_values(args: Sequence[str]) -> None:
+    """Raises UsageError for an empty one: it is no name, no number and no path."""
+    for before, argument in zip(("", *args), args, strict=False):
+        name, equals, value = argument.partition("=")
+        if not argument or (name.startswith("--") and equals and not value):
+            option = name or (before if before.startswith("-") else "an argument")
+            raise click.UsageError(f"{option}: a value is needed, not ''")
+
+
 class OneLineGroup(click.Group):
     """A user's mistake ends with its exit code, 2 for an option and 1 for anything else, and one line on stderr."""
 
@@ -25,6 +34,7 @@ class OneLineGroup(click.Group):
         if not standalone:
             return super().main(args, standalone_mode=False, **extra)
         try:
+            _check_values(sys.argv[1:] if args is None else args)
             result = super().main(args, standalone_mode=False, **extra)
         except click.ClickException as error:
             click.echo(f"headway: {' '.join(error.format_message().split())}", err=True)

@@ -18,15 +18,11 @@ _SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,6})?) ?([A-Za-z]{0,3})")
 
 
 class NamedPath(click.Path):  # type: ignore[type-arg, unused-ignore]
-    """A path that is not empty: one that is would be the current directory. What is to be written is named by no other
-    option.
-    """
+    """What is to be written is named by no other option."""
 
     is_written = False
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if value == "":
-            self.fail("a name is needed, not ''", param, ctx)
         path = super().convert(value, param, ctx)
         for other in ctx.command.params if ctx is not None else ():
             if other is not param and self._clashes(other, str(path), ctx):

@@ -42,13 +42,13 @@ if TYPE_CHECKING:
 MAX_BLOCKS = 1 << 24
 """Of a replica: what the scheduler's own lists of them may cost."""
 COUNT = click.IntRange(1, 1_000_000_000)
-RATE = Number(0, 1e9, min_open=True)
+RATE = Number(1e-6, 1e9)
 
 
 @click.command()
 @workload_options
 @click.option("--rate", type=RATE, help="Open loop: sessions a second.  [default: 1, or a trace's own times]")
-@click.option("--concurrency", type=COUNT, help="Closed loop: so many sessions at a time.")
+@click.option("--concurrency", type=click.IntRange(1, 1_000_000), help="Closed loop: so many sessions at a time.")
 @click.option("--speed", type=RATE, default=1.0, show_default=True, help="Arrivals, so many times as fast.")
 @click.option("--model", default="llama-3.1-8b", show_default=True, help="A model of the catalog, or a config.json.")
 @click.option("--system", default="hgx-h100", show_default=True, help="By name, or a file of headway calibrate.")
@@ -86,7 +86,14 @@ RATE = Number(0, 1e9, min_open=True)
 @sweep_options
 @trace_options
 @click.option("--replay", type=NamedPath(path_type=Path), help="Check that a step log gives the same plans again.")
-@click.option("--with", "changes", metavar="NAME=VALUE,…", help="Fork the log: prefix_cache=off, system=NAME …")
+@click.option(
+    "--with",
+    "changes",
+    multiple=True,
+    callback=lambda _context, _param, texts: ",".join(texts) if texts else None,
+    metavar="NAME=VALUE,…",
+    help="Fork the log: prefix_cache=off, system=NAME …",
+)
 @CATALOG
 @JSON
 def simulate(**options: Any) -> None:
@@ -273,13 +280,10 @@ def _catalog(overlays: tuple[Path, ...]) -> Catalog:
 
 def workload_of(options: dict[str, Any], setup: Setup) -> Workload:
     """Agents compact before the context of the replica is full, as their makers set them up."""
-    from headway.workload.call import faster
-
     choice = WorkloadChoice.taken(dict(options), options["given"])
     if choice.options["agents"] is not None and choice.options["max_context"] is None:
         choice.options["max_context"] = setup.fleet_context
-    workload = choice.make(options["concurrency"], options["rate"])
-    return workload if options["speed"] == 1.0 else faster(workload, options["speed"])
+    return choice.make(options["concurrency"], options["rate"], options["speed"])
 
 
 def slo_of(options: dict[str, Any]) -> Slo:

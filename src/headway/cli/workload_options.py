@@ -175,15 +175,16 @@ class WorkloadChoice:
             return None
         return 1.0 if _lone(self.options) else 0.01
 
-    def make(self, concurrency: int | None, rate_per_s: float | None) -> Workload:
-        """Closed loop by `concurrency`, open loop by `rate_per_s`; a trace without either keeps its own times.
+    def make(self, concurrency: int | None, rate_per_s: float | None, speed: float = 1.0) -> Workload:
+        """Closed loop by `concurrency`, open loop by `rate_per_s`; a trace without either keeps its own times. All come
+        `speed` times as fast.
 
         Raises WorkloadError.
         """
-        from headway.workload.call import WorkloadError
+        from headway.workload.call import WorkloadError, faster, soon
 
         try:
-            return self._made(concurrency, rate_per_s)
+            return soon(faster(self._made(concurrency, rate_per_s), speed))
         except WorkloadError as error:
             raise WorkloadError(_in_options(str(error))) from None
 

@@ -99,10 +99,29 @@ def start_s(session: Session) -> float:
     return session[0].arrival_s or 0.0
 
 
+MAX_START_S = 1e9
+"""Some 31 years: a run counts in nanoseconds of 64 bits."""
+
+
+def soon(workload: Workload) -> Workload:
+    """The same sessions. Its iteration raises WorkloadError at the first that begins after MAX_START_S."""
+    return replace(workload, sessions=_soon(workload.sessions))
+
+
+def _soon(sessions: Iterable[Session]) -> Iterator[Session]:
+    for session in sessions:
+        if start_s(session) > MAX_START_S:
+            late = f"call {session[0].id} arrives after {start_s(session):.4g} s"
+            raise WorkloadError(f"{late}, and none may after {MAX_START_S:,.0f} s")
+        yield session
+
+
 def faster(workload: Workload, factor: float) -> Workload:
     """The same calls, arriving `factor` times as fast; gaps inside of sessions stay. Raises WorkloadError."""
     if not 0 < factor < float("inf"):
         raise WorkloadError(f"the speed of arrivals must be positive, not {factor}")
+    if factor == 1:
+        return workload
     return replace(workload, sessions=(_faster(session, factor) for session in workload.sessions))
 
 
