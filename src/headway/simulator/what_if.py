@@ -142,18 +142,25 @@ def read_logged(path: Path) -> Logged:
     receipts: dict[str, Receipt] = {}
     waits_ns: dict[str, int] = {}
     in_flight_ns = 0
+    done: Commit | None = None
     for _, record in step_log.read(log_lines(path)):
         if isinstance(record, Header):
             config = record.config
         elif isinstance(record, Add):
             waits_ns[record.id] = in_flight_ns // 2
-        elif isinstance(record, Plan) and record.digest is None:
-            in_flight_ns = 0
+        elif isinstance(record, Plan):
+            if record.digest is None:
+                in_flight_ns = 0
+            if done is not None:
+                between_ns = (record.now_ns - done.now_ns) // done.steps
+                steps[-1] = replace(steps[-1], host_ns=steps[-1].host_ns + between_ns)
+                done = None
         elif isinstance(record, Commit):
             plan, planned_ns = plans.pop(record.number)
             in_flight_ns = (record.now_ns - planned_ns) // record.steps
             if record.error is None:
                 steps.append(_logged_step(record, plan, planned_ns))
+                done = record
         elif isinstance(record, Ended) and record.reason in ("stop", "length"):
             queue_ns = record.receipt.queue_ns + waits_ns[record.id]
             receipts[record.id] = replace(record.receipt, queue_ns=queue_ns)
@@ -163,7 +170,7 @@ def read_logged(path: Path) -> Logged:
 
 
 def _logged_step(commit: Commit, plan: StepPlan, planned_ns: int) -> LoggedStep:
-    """Of a plan that ran several times, one of them: the mean."""
+    """Of a plan that ran several times, one of them: the mean. The host's time up to the next plan is not in it yet."""
     host_ns = max(0, commit.now_ns - planned_ns - commit.device_ns)
     return LoggedStep(
         int(plan.counts.sum()),

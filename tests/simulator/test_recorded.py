@@ -1,0 +1,129 @@
+"""Step times fitted to a log: a known machine is found again, whatever the log shows of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.simulator.recorded import LoggedStep, RecordedTimer
+
+US, MS = 1_000, 1_000_000
+HOST_NS = 400 * US
+Law = Callable[[int, int, int], float]
+
+
+def machine(tokens: int, sequences: int, pairs: int) -> float:
+    """Nanoseconds. Two rows are a bad size; steps with a prompt begin higher, and rise more slowly up to 32 tokens."""
+    if tokens > sequences:
+        return 70 * MS + 0.5 * MS * min(tokens, 32) + 2 * MS * max(0, tokens - 32) + 2 * US * pairs
+    return (50 * MS + 2 * MS * sequences + 10 * US * pairs) * (1.25 if sequences == 2 else 1.0)
+
+
+DECODES = [(n, n, n * context) for n in (1, 2, 3, 4, 6) for context in range(40, 300, 8)]
+PROMPTS = [
+    (t, n, t * past) for t in (5, 9, 21, 30, 47, 90, 130, 200, 256) for n in (1, 3) for past in range(50, 450, 50)
+]
+
+
+def log_of(shapes: list[tuple[int, int, int]], law: Law = machine) -> list[LoggedStep]:
+    return [LoggedStep(*shape, device_ns=round(law(*shape)), host_ns=HOST_NS) for shape in shapes]
+
+
+def device_ns(timer: RecordedTimer, tokens: int, sequences: int, pairs: int) -> int:
+    return timer.one((tokens, sequences, sequences, [pairs], [0], [0])).device_ns
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [(1, 1, 77), (2, 2, 303), (3, 3, 500), (6, 6, 1000), (16, 1, 800), (32, 1, 900), (32, 3, 6000), (220, 2, 30_000)],
+)
+def test_a_known_machine_is_found_again(shape: tuple[int, int, int]) -> None:
+    timer = RecordedTimer(log_of(DECODES + PROMPTS))
+    assert device_ns(timer, *shape) == pytest.approx(machine(*shape), rel=0.03)
+    assert timer.one((*shape[:2], 1, [shape[2]], [0], [0])).host_ns == pytest.approx(HOST_NS, abs=1)
+    assert timer.median_error < 0.02
+
+
+def test_noise_moves_it_little() -> None:
+    rng = np.random.default_rng(5)
+    log = log_of(DECODES + PROMPTS, lambda *shape: machine(*shape) * rng.lognormal(0, 0.1))
+    timer = RecordedTimer(log)
+    for shape in ((1, 1, 77), (2, 2, 303), (3, 3, 500), (32, 1, 900), (220, 2, 30_000)):
+        assert device_ns(timer, *shape) == pytest.approx(machine(*shape), rel=0.06)
+
+
+def test_a_stall_is_no_property_of_a_rare_size() -> None:
+    """It stays in the total: ten steps more, of some two hundred."""
+    shapes = [*DECODES, *[(9, 9, 900)] * 5, *PROMPTS]
+    log = log_of(shapes)
+    stalled = log.copy()
+    stalled[len(DECODES)] = LoggedStep(9, 9, 900, 11 * log[len(DECODES)].device_ns, HOST_NS)
+    quiet, after = (device_ns(RecordedTimer(each), 9, 9, 900) for each in (log, stalled))
+    assert quiet < after < 1.1 * quiet
+
+
+STEPS = st.lists(
+    st.builds(
+        lambda rows, more, past, device, host: LoggedStep(rows + more, rows, (rows + more) * past, device, host),
+        st.integers(1, 8),
+        st.sampled_from((0, 0, 1, 7, 31, 100, 255)),
+        st.integers(1, 500),
+        st.integers(10 * US, 100 * MS),
+        st.integers(1, MS),
+    ),
+    min_size=8,
+    max_size=40,
+)
+
+
+@given(STEPS)
+def test_totals_come_out(steps: list[LoggedStep]) -> None:
+    timer = RecordedTimer(steps)
+    for prompt in (False, True):
+        mine = [s for s in steps if (s.tokens > s.sequences) is prompt]
+        predicted = sum(device_ns(timer, s.tokens, s.sequences, s.pairs) for s in mine)
+        assert predicted == pytest.approx(sum(s.device_ns for s in mine), rel=1e-3)
+    host_ns = sum(timer.one((s.tokens, s.sequences, 0, [s.pairs], [0], [0])).host_ns for s in steps)
+    assert host_ns == pytest.approx(sum(s.host_ns for s in steps), rel=1e-3, abs=len(steps))
+
+
+@given(STEPS, st.integers(1, 8), st.integers(0, 100_000))
+def test_more_tokens_or_pairs_are_never_quicker(steps: list[LoggedStep], rows: int, pairs: int) -> None:
+    timer = RecordedTimer(steps)
+    by_tokens = [device_ns(timer, rows + more, rows, pairs) for more in (1, 2, 20, 31, 32, 33, 100, 5000)]
+    assert by_tokens == sorted(by_tokens)
+    by_pairs = [device_ns(timer, rows + more, rows, pairs + further) for more in (0, 9) for further in (0, 10, 1000)]
+    assert by_pairs == sorted(by_pairs[:3]) + sorted(by_pairs[3:])
+    assert min(by_tokens + by_pairs) >= 1
+
+
+@given(STEPS, st.integers(1, 8), st.sampled_from((0, 5, 64)), st.integers(1, 5))
+def test_several_steps_are_each_of_them(steps: list[LoggedStep], rows: int, more: int, count: int) -> None:
+    timer = RecordedTimer(steps)
+    pairs = np.arange(count) * rows + 100
+    several = timer.several(count, (rows + more, rows, rows, [pairs], [pairs], [0]))
+    each = [timer.one((rows + more, rows, rows, [n], [n], [0])) for n in pairs.tolist()]
+    assert several.device_ns.tolist() == [step.device_ns for step in each]
+    assert {several.host_ns} == {step.host_ns for step in each}
+
+
+def test_what_a_log_does_not_show_is_as_what_it_shows() -> None:
+    """No prompts: a token costs what a sequence does. No small chunks: one costs at least a decode. No decodes: one
+    costs what a prompt of a token does.
+    """
+    timer = RecordedTimer(log_of(DECODES, lambda _, sequences, __: 50 * MS + 2 * MS * sequences))
+    assert device_ns(timer, 20, 1, 0) == pytest.approx(90 * MS, rel=0.02)
+    assert device_ns(timer, 200, 1, 0) == pytest.approx(450 * MS, rel=0.02)
+    timer = RecordedTimer(log_of(DECODES + [(256, 1, 256 * past) for past in (1, 128, 300)]))
+    assert machine(1, 1, 40) < device_ns(timer, 32, 1, 512) < machine(256, 1, 512) / 2
+    timer = RecordedTimer(log_of(PROMPTS))
+    assert device_ns(timer, 1, 1, 1) == pytest.approx(70.5 * MS, rel=0.05)
+
+
+def test_a_few_steps_tell_nothing() -> None:
+    with pytest.raises(ValueError, match="7 steps are too few to fit step times to; at least 8 are needed"):
+        RecordedTimer(log_of(DECODES[:7]))
