@@ -1,26 +1,39 @@
 """Does a fork of a logged run predict what the real engine does when the same thing is changed?
 
-    python benchmarks/what_if.py [--requests 30] [--rate 0.6] [--logs FOLDER] [--json]
+    python benchmarks/what_if.py [--requests 30] [--rate 0.6] [--rounds 2] [--logs FOLDER] [--json]
 
-One trace runs twice on the real server as it is, and once with each change: no prefix cache, small chunks, few running
-requests. From the log of the first run alone, `headway simulate --replay LOG --with CHANGE` predicts the difference of
-mean TTFT and TPOT. It holds if it is off by at most 20% of the measured difference, with the same sign, or by no more
-than the two equal runs differ. Times are the engine's own, from its step logs. Nothing else should run meanwhile.
+A round runs one trace on the real server as it is, and once with each change: no prefix cache, small chunks, few
+running requests. Every other round goes backwards, so that a machine that becomes slower does so for all. From the log
+of a round's run as it is, and from nothing else, `headway simulate --replay LOG --with CHANGE` predicts the differences
+of mean TTFT and TPOT in that round. Measured and predicted are means over rounds. It holds if it is off by at most 20%
+of the measured difference, with the same sign, or by no more than what is measured in equal rounds differs.
+
+A busy machine changes its speed from run to run: `slower` says how much longer the changed run's decodes took than
+those of as many rows in the run as it is.
+
+Times are the engine's own, from its step logs. Nothing else should run meanwhile. Logs that FOLDER has already are not
+made again.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import combinations
 from pathlib import Path
+from statistics import mean, median
 from typing import Any
 
 from headway.engine.model_store import resolve_model
-from headway.scheduler.receipt import Receipt
-from headway.simulator.what_if import Run, WhatIf, parse_changes, read_logged, what_if
-from serving.trace_runs import Trace, make_trace, plain_tokens, real_run
+from headway.simulator.recorded import LoggedStep
+from headway.simulator.what_if import Run, parse_changes, read_logged, what_if
+from serving.trace_runs import make_trace, plain_tokens, real_run
 
 BASE = ("--max-running", "32", "--max-step-tokens", "256")
 CHANGES = {
@@ -28,36 +41,120 @@ CHANGES = {
     "chunk=32": ("--max-step-tokens", "32"),
     "max_running=2": ("--max-running", "2"),
 }
+METRICS = ("ttft_s", "tpot_s")
 ALLOWED = 0.2
 Means = dict[str, float]
 
 
-def measured(directory: Path, trace: Trace, log: Path, *options: str) -> Means:
-    real_run(directory, trace, log, *BASE, *options)
-    receipts = list(read_logged(log).receipts.values())
-    return {"ttft_s": _mean(receipts, "ttft_ns"), "tpot_s": _mean(receipts, "tpot_ns")}
+def log_of(folder: Path, name: str, number: int) -> Path:
+    return folder / f"{name}-{number}.jsonl"
 
 
-def _mean(receipts: list[Receipt], name: str) -> float:
-    return sum(getattr(receipt, name) for receipt in receipts) / len(receipts) / 1e9
+def run_missing(folder: Path, rounds: int, run: Callable[..., None]) -> None:
+    """A log appears under its name when it is whole."""
+    for number in range(1, rounds + 1):
+        names = ["base", *CHANGES]
+        for name in names if number % 2 else reversed(names):
+            log = log_of(folder, name, number)
+            if not log.exists():
+                part = log.with_suffix(".part")
+                run(part, *CHANGES.get(name, ()))
+                part.rename(log)
 
 
-def predicted(found: WhatIf) -> Means:
-    def mean(run: Run, name: str) -> float:
-        value: float = getattr(run, name).mean
-        return value
-
-    return {name: mean(found.changed, name) - mean(found.simulated, name) for name in ("ttft_s", "tpot_s")}
+@cache
+def measured(log: Path) -> Means:
+    receipts = read_logged(log).receipts.values()
+    return {"ttft_s": mean(r.ttft_ns for r in receipts) / 1e9, "tpot_s": mean(r.tpot_ns for r in receipts) / 1e9}
 
 
-def row(change: str, name: str, base: list[float], after: float, foreseen: float) -> dict[str, Any]:
-    real = after - sum(base) / len(base)
-    noise = abs(base[0] - base[1])
-    holds = abs(foreseen - real) <= max(noise, ALLOWED * abs(real))
+@dataclass(frozen=True)
+class Round:
+    """Of one change."""
+
+    before: Means
+    simulated: Means
+    after: Means
+    predicted: Means
+    slower: float
+
+
+def a_round(folder: Path, change: str, number: int) -> Round:
+    base, changed = log_of(folder, "base", number), log_of(folder, change, number)
+    fork = what_if(base, parse_changes(change), _no_system)
+    return Round(
+        before=measured(base),
+        simulated=_means(fork.simulated),
+        after=measured(changed),
+        predicted=_means(fork.changed),
+        slower=slower(read_logged(base).steps, read_logged(changed).steps),
+    )
+
+
+def slower(base: Sequence[LoggedStep], changed: Sequence[LoggedStep]) -> float:
+    """Ratio of medians by number of rows, each number with as much weight as it has steps in both."""
+    logs, total = 0.0, 0
+    times = [_decodes(steps) for steps in (base, changed)]
+    for rows in times[0].keys() & times[1].keys():
+        weight = min(len(each[rows]) for each in times)
+        was, became = (median(each[rows]) for each in times)
+        logs += weight * math.log(became / was)
+        total += weight
+    return math.exp(logs / total) if total else 1.0
+
+
+def _decodes(steps: Sequence[LoggedStep]) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for step in steps:
+        if step.tokens == step.sequences:
+            found.setdefault(step.sequences, []).append(step.device_ns)
+    return found
+
+
+def _means(run: Run) -> Means:
+    return {"ttft_s": run.ttft_s.mean, "tpot_s": run.tpot_s.mean}
+
+
+def row(change: str, metric: str, rounds: list[Round]) -> dict[str, Any]:
+    def average(name: str) -> float:
+        return mean(getattr(each, name)[metric] for each in rounds)
+
+    differences = [each.after[metric] - each.before[metric] for each in rounds]
+    real = mean(differences)
+    foreseen = average("predicted") - average("simulated")
+    noise = mean(abs(a - b) for a, b in combinations(differences, 2)) if len(rounds) > 1 else 0.0
     return {
-        "change": change, "metric": name, "before": base, "after": after, "measured": real,
-        "predicted": foreseen, "noise": noise, "holds": holds,
-    }  # fmt: skip
+        "change": change,
+        "metric": metric,
+        "before": average("before"),
+        "simulated": average("simulated"),
+        "after": average("after"),
+        "measured": real,
+        "predicted": foreseen,
+        "noise": noise,
+        "holds": abs(foreseen - real) <= max(noise, ALLOWED * abs(real)),
+        "slower": mean(each.slower for each in rounds) - 1,
+    }
+
+
+def table(folder: Path, rounds: int) -> list[dict[str, Any]]:
+    found = []
+    for change in CHANGES:
+        all_rounds = [a_round(folder, change, number) for number in range(1, rounds + 1)]
+        found += [row(change, metric, all_rounds) for metric in METRICS]
+    return found
+
+
+def show(found: list[dict[str, Any]]) -> None:
+    plain, signed = ("before", "simulated", "after", "noise"), ("measured", "predicted")
+    print(f"load average {os.getloadavg()[0]:.2f}; ms of the mean")
+    print(" " * 23 + "".join(f"{name:>10}" for name in (*plain, *signed, "slower")))
+    for each in found:
+        values = "".join(f"{each[name] * 1e3:10.1f}" for name in plain)
+        values += "".join(f"{each[name] * 1e3:+10.1f}" for name in signed)
+        values += f"{each['slower']:+10.1%}{'' if each['holds'] else '  fails'}"
+        print(f"{each['change']:17} {each['metric'][:4]} {values}")
+    print(f"{sum(each['holds'] for each in found)} of {len(found)} hold")
 
 
 def main() -> None:
@@ -65,32 +162,26 @@ def main() -> None:
     parser.add_argument("--model", help="a directory, .gguf file or hub id; the default model without it")
     parser.add_argument("--requests", type=int, default=30)
     parser.add_argument("--rate", type=float, default=0.6, help="requests a second")
+    parser.add_argument("--rounds", type=int, default=2, help="one tells no noise")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--logs", type=Path, metavar="FOLDER", help="keep the step logs there")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    directory = resolve_model(options.model)
-    trace = make_trace(plain_tokens(directory), options.requests, options.rate, options.seed)
+
+    def run(log: Path, *arguments: str) -> None:
+        directory = resolve_model(options.model)
+        trace = make_trace(plain_tokens(directory), options.requests, options.rate, options.seed)
+        real_run(directory, trace, log, *BASE, *arguments)
+
     with tempfile.TemporaryDirectory(prefix="headway-what-if-") as name:
         folder = options.logs or Path(name)
         folder.mkdir(exist_ok=True)
-        base = [measured(directory, trace, folder / f"base-{n}.jsonl") for n in (1, 2)]
-        rows = []
-        for change, arguments in CHANGES.items():
-            after = measured(directory, trace, folder / f"{change}.jsonl", *arguments)
-            foreseen = predicted(what_if(folder / "base-1.jsonl", parse_changes(change), _no_system))
-            rows += [row(change, m, [b[m] for b in base], after[m], foreseen[m]) for m in ("ttft_s", "tpot_s")]
+        run_missing(folder, options.rounds, run)
+        found = table(folder, options.rounds)
     if options.json:
-        print(json.dumps({"load_average": os.getloadavg()[0], "rows": rows}))
-        return
-    print(f"load average {os.getloadavg()[0]:.2f}; ms of the mean")
-    print(f"{'':24}{'before':>18}{'after':>9}{'measured':>10}{'predicted':>10}{'noise':>8}")
-    for r in rows:
-        before = "".join(f"{s * 1e3:9.1f}" for s in r["before"])
-        rest = (
-            f"{r['after'] * 1e3:9.1f}{r['measured'] * 1e3:+10.1f}{r['predicted'] * 1e3:+10.1f}{r['noise'] * 1e3:8.1f}"
-        )
-        print(f"{r['change']:17} {r['metric'][:4]}  {before}{rest}{'' if r['holds'] else '  fails'}")
+        print(json.dumps({"load_average": os.getloadavg()[0], "rows": found}))
+    else:
+        show(found)
 
 
 def _no_system(name: str, max_step_tokens: int) -> Any:
