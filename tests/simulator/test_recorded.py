@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.simulator.recorded import LoggedStep, RecordedTimer
@@ -80,6 +80,7 @@ STEPS = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(STEPS)
 def test_totals_come_out(steps: list[LoggedStep]) -> None:
     timer = RecordedTimer(steps)
@@ -91,6 +92,7 @@ def test_totals_come_out(steps: list[LoggedStep]) -> None:
     assert host_ns == pytest.approx(sum(s.host_ns for s in steps), rel=1e-3, abs=len(steps))
 
 
+@settings(deadline=None)
 @given(STEPS, st.integers(1, 8), st.integers(0, 100_000))
 def test_more_tokens_or_pairs_are_never_quicker(steps: list[LoggedStep], rows: int, pairs: int) -> None:
     timer = RecordedTimer(steps)
@@ -101,6 +103,7 @@ def test_more_tokens_or_pairs_are_never_quicker(steps: list[LoggedStep], rows: i
     assert min(by_tokens + by_pairs) >= 1
 
 
+@settings(deadline=None)
 @given(STEPS, st.integers(1, 8), st.sampled_from((0, 5, 64)), st.integers(1, 5))
 def test_several_steps_are_each_of_them(steps: list[LoggedStep], rows: int, more: int, count: int) -> None:
     timer = RecordedTimer(steps)
