@@ -167,6 +167,8 @@ def main() -> None:
     parser.add_argument("--logs", type=Path, metavar="FOLDER", help="keep the step logs there")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
+    if options.rounds < 1:
+        parser.error(f"--rounds must be at least 1, not {options.rounds}")
 
     def run(log: Path, *arguments: str) -> None:
         directory = resolve_model(options.model)
