@@ -147,7 +147,26 @@ def test_the_head_of_a_sequence_outlives_its_tail() -> None:
     assert serve(d, "c", PROMPT) == 3 * 4
 
 
-@pytest.mark.parametrize("why", ["fails", "expires", "is evicted"])
+def test_a_tier_that_failed_a_request_is_not_asked_again_but_a_slower_one_is() -> None:
+    d = drive(Tier("dram", 20), Tier("ssd", 40))
+    serve(d, "a", PROMPT)
+    for name, failing, reused in (("b", 0, 24), ("c", 1, 24), ("d", 2, 0)):
+        forget(d)
+        d.add(request(name, PROMPT, 4))
+        asked = []
+        d.run()
+        while name not in d.ended:
+            (number,) = d.body.transfers
+            asked.append(d.body.transfers[number].tier)
+            d.finish_transfer(number, ok=len(asked) > failing)
+            d.run()
+        d.settle()
+        assert asked == ["dram", "ssd"][: failing + 1]
+        assert d.ended[name].receipt.tokens_reused == reused
+        assert d.outputs[name] == expected_output(request(name, PROMPT, 4))
+
+
+@pytest.mark.parametrize("why", ["expires", "is evicted"])
 def test_what_is_lost_again_and_again_before_its_request_runs_is_computed(why: str) -> None:
     d = drive(Tier("dram", 20), kv_ttl_ns=5 if why == "expires" else None)  # A plan comes 10 ns after a load.
     serve(d, "a", PROMPT)
@@ -156,7 +175,7 @@ def test_what_is_lost_again_and_again_before_its_request_runs_is_computed(why: s
     for _ in range(MAX_TRIES):
         d.run()
         (number,) = d.body.transfers
-        d.finish_transfer(number, ok=why != "fails")
+        d.finish_transfer(number)
         if why == "is evicted":
             forget(d)
     d.settle()

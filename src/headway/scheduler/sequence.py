@@ -59,6 +59,8 @@ class Sequence:
     owner: Sequence | None = None
     """Whose blocks it waits for."""
     may_load: bool = True
+    failed_tiers: frozenset[str] = frozenset()
+    """Whose loads failed it: they are not asked again."""
     load_start: int = -1
     """The farthest block that a load for it began at."""
     load_tries: int = 0

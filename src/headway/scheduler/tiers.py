@@ -36,9 +36,10 @@ class Tiers:
         latency_ns, block_ns = self._speeds.get(tier, (0, 0))
         return latency_ns + num_blocks * block_ns
 
-    def holding(self, key: bytes) -> str | None:
-        """The nearest tier that has it."""
-        return next((name for name, pool in self.pools.items() if pool.find(key) is not None), None)
+    def holding(self, key: bytes, besides: frozenset[str] = frozenset()) -> str | None:
+        """The nearest tier that has it, of those that are not in `besides`."""
+        found = (name for name, pool in self.pools.items() if pool.find(key) is not None and name not in besides)
+        return next(found, None)
 
     def hold(self, tier: str, keys: Iterable[bytes]) -> list[int]:
         """The tier's blocks of these keys; they stay until they are released. None of a tier that is not ours."""

@@ -86,9 +86,9 @@ class Transfers:
             or len(self._active) >= MAX_TRANSFERS
         ):
             return None
-        tier = self._holding(sequence.keys[start]) if start < end else None
+        tier = self._holding(sequence, start) if start < end else None
         stop = start
-        while tier is not None and stop < end and self._holding(sequence.keys[stop]) == tier:
+        while tier is not None and stop < end and self._holding(sequence, stop) == tier:
             stop += 1
         stop = min(stop, start + self._cache.num_available())
         if tier is None or stop == start or not self._pays(tier, stop - start) or not _tries(sequence, start):
@@ -110,8 +110,9 @@ class Transfers:
             return True
         return self.tiers.load_ns(tier, num_blocks) < num_blocks * self._cache.config.block_size * token_ns
 
-    def _holding(self, key: bytes) -> str | None:
-        return self.tiers.holding(key) or self._tier_of.get(key)
+    def _holding(self, sequence: Sequence, block: int) -> str | None:
+        key = sequence.keys[block]
+        return self.tiers.holding(key, sequence.failed_tiers) or self._tier_of.get(key)
 
     def take_new(self) -> tuple[tuple[Load, ...], tuple[Save, ...]]:
         loads, self._new = tuple(self._new), []
@@ -130,6 +131,8 @@ class Transfers:
             self.blocks_loaded[load.tier] += len(load.keys)
         else:
             self.tell(TierLost(load.keys))
+            if transfer.sequence is not None:
+                transfer.sequence.failed_tiers |= {load.tier}
         self._cache.release(blocks)
         self.tiers.release(load.tier, load.sources.tolist())
         return transfer.sequence
