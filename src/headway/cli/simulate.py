@@ -18,7 +18,7 @@ from headway.cli.preconditions import given_options
 from headway.cli.quantities import NamedPath, Number, Policy, Seconds
 from headway.cli.replica_options import cut_of, feed_forward_of, replica_options
 from headway.cli.simulate_chart import drawing
-from headway.cli.simulate_checks import FIELDS, check_options, check_replay
+from headway.cli.simulate_checks import FIELDS, MAX_BLOCKS, check_blocks, check_options, check_replay
 from headway.cli.simulate_faults import fault_options, faults_of, random_faults_of
 from headway.cli.simulate_machine import cost_model, with_machine
 from headway.cli.simulate_pools import described_fleet, handover_of, pool_options, with_machines
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from headway.simulator.work_receipts import WorkReceipts
     from headway.workload.call import Workload
 
-MAX_BLOCKS = 1 << 24
-"""Of a replica: what the scheduler's own lists of them may cost."""
 COUNT = click.IntRange(1, 1_000_000_000)
 RATE = Number(1e-6, 1e9)
 
@@ -179,6 +177,7 @@ def _simulate(options: dict[str, Any]) -> None:
     from headway.simulator.work_receipts import work_receipts
 
     options, setup = fleet_of(options)
+    check_blocks(setup)
     receipts = None if options["out"] is None else work_receipts(setup)
     workload = workload_of(options, setup)
     about = described(options, setup, workload)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,12 +11,18 @@ from headway.cli.preconditions import ReadIf, refuse_unread, spelt
 from headway.cli.replica_options import REPLICA
 from headway.cli.tier_options import KEPT
 
+if TYPE_CHECKING:
+    from headway.simulator.simulation import Setup
+
 _REPLAY = frozenset(("replay", "as_json", "trace_out", "trace_limit"))
 _WHAT_IF = frozenset(("replay", "as_json", "changes"))
 _PRICED = frozenset(("system", *REPLICA, "overlays"))
 """Read for joules and dollars of what was logged, once --system says on what."""
 _TIMED = frozenset(("model", "weights", "experts", "kv", "calibrated", "host_gap"))
 """Read for the step times of another system."""
+MAX_BLOCKS = 1 << 24
+"""Of a replica: what the scheduler's own lists of them may cost, some 50 bytes each."""
+MAX_FLEET_BLOCKS = 1 << 27
 FIELDS = {
     "block_size": "--block-size",
     "max_running": "--max-running",
@@ -45,6 +51,21 @@ _READ_IF = (
 def check_options(options: Mapping[str, Any]) -> None:
     """Raises UsageError for one that would be ignored."""
     refuse_unread(options, options["given"], _READ_IF)
+
+
+def check_blocks(setup: Setup) -> None:
+    """Raises ConfigError for more KV blocks than lists of them have room for, ShapeError for no room for one."""
+    from headway.scheduler.config import ConfigError
+
+    total = 0
+    for pool in setup.all_pools:
+        blocks = sum(group.num_blocks for group in pool.scheduler_config().groups)
+        total += pool.num_replicas * blocks
+        if blocks > MAX_BLOCKS or total > MAX_FLEET_BLOCKS:
+            raise ConfigError(
+                f"{blocks:,} KV blocks in each of {pool.num_replicas:,} replicas: at most {MAX_BLOCKS:,} in one and "
+                f"{MAX_FLEET_BLOCKS:,} in all; choose fewer --replicas or --num-blocks, or a larger --block-size"
+            )
 
 
 def check_replay(given: Iterable[str], changes: Mapping[str, str] | None) -> None:

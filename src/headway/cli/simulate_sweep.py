@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headway.cli.one_line import INTERRUPTED
-from headway.cli.simulate_checks import FIELDS
+from headway.cli.simulate_checks import FIELDS, check_blocks
 from headway.cli.sweep_files import Files, SameFiles
 from headway.cli.sweep_options import axes_of, options_at
 
@@ -66,6 +66,7 @@ class Simulated:
         try:
             with click.Context(simulate), refusals(FIELDS):
                 options, setup = fleet_of(options_at(self.options, values))
+                check_blocks(setup)
                 workload = workload_of(options, setup)
                 summary = run(setup, workload, slo_of(options))
                 if summary.interrupted:

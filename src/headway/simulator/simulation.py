@@ -113,9 +113,12 @@ class Setup:
     def scheduler_config(self) -> SchedulerConfig:
         """Raises ShapeError if there is no room for the model, ConfigError for numbers that contradict each other."""
         groups = self._groups()
-        context = self.max_context or self.model.max_context
         ranks = self.cut.data
         growing = [group.num_blocks // ranks * self.block_size for group in groups if group.kind == "full"]
+        if self.max_context is not None and self.max_context > min(growing, default=self.max_context):
+            most = f"the {min(growing):,} tokens that a sequence has KV blocks for"
+            raise ConfigError(f"max_context must be at most {most}, not {self.max_context:,}")
+        context = self.max_context or self.model.max_context
         return SchedulerConfig(
             groups=groups,
             block_size=self.block_size,
