@@ -163,7 +163,7 @@ def test_the_table_adds_up_to_the_summary(tmp_path: Path) -> None:
         (("--rate", "1", "--concurrency", "2"), "--rate: not with --concurrency: choose an open or a closed loop"),
         ((*AZURE, "--rate", "1"), "--rate: not with --trace, which has times of its own"),
         ((*AZURE, "--agents", "tracelab"), "--agents: not with --trace"),
-        (("--context", "200000", "--num-blocks", "100"), "--context must be at most the 1,600 tokens that a sequence has"),
+        (("--context", "200000", "--num-blocks", "100"), "--context must be at most the 1,600 tokens"),
         (("--context-parallel", "99999"), "2,667,375,474 KV blocks in each of 1 replicas: at most 16,777,216 in one"),
         (("--replicas", "4096", "--num-blocks", "40000"), "at most 16,777,216 in one and 134,217,728 in all"),
         (("--slo-ttft", "0ms"), "slo-ttft"),
