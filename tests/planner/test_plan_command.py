@@ -109,6 +109,7 @@ def test_a_config_on_disk(tmp_path: Path) -> None:
             ["journey", "qwen3-8b", "--round-trip-s", "1ms", "--distance-m", "5"],
             "--distance-m: not with --round-trip-s",
         ),
+        (["roofline", "qwen3-8b", "--experts", "fp8"], "--experts fp8: qwen3-8b has no routed experts"),
         (["model", "lama"], "model 'lama' is not known; near: llama"),
         (["kv", "qwen3-8b", "--chip", "h1000"], "chip 'h1000' is not known; near: h100"),
         (["kv", "qwen3-8b", "--kv", "fp9"], "number format 'fp9' is not known"),

@@ -106,7 +106,10 @@ def test_version_and_help_come_without_torch_and_without_a_server() -> None:
     assert "--kv-bytes" in shown
     assert shown.splitlines()[-1] == "[]"
     assert CliRunner().invoke(main, ["--version"]).output.startswith("headway ")
-    assert "serve" in CliRunner().invoke(main, []).output
+    for command, word in (([], "serve"), (["plan"], "roofline")):
+        result = CliRunner().invoke(main, command)
+        assert (result.exit_code, result.stderr) == (0, "")
+        assert word in result.stdout
 
 
 @pytest.mark.parametrize(

@@ -166,6 +166,7 @@ def test_the_table_adds_up_to_the_summary(tmp_path: Path) -> None:
         (("--context", "200000", "--num-blocks", "100"), "--context must be at most the 1,600 tokens"),
         (("--context-parallel", "99999"), "2,667,375,474 KV blocks in each of 1 replicas: at most 16,777,216 in one"),
         (("--replicas", "4096", "--num-blocks", "40000"), "at most 16,777,216 in one and 134,217,728 in all"),
+        (("--experts", "fp8"), "--experts fp8: llama-3.1-8b has no routed experts"),
         (("--slo-ttft", "0ms"), "slo-ttft"),
         (("--slo-ttft", "5m"), "slo-ttft"),
     ],

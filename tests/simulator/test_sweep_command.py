@@ -135,6 +135,7 @@ def test_after_ctrl_c_the_file_has_what_was_done(tmp_path: Path) -> None:
         (("--sweep", "replicas=1,0"), "0 is not in the range"),
         (("--sweep", "replicas=1,one"), "'one' is not a valid integer"),
         (("--sweep", "replicas=1,1"), "a value is there twice"),
+        (("--sweep", "system=hgx-h100,HGX_H100"), "a value is there twice"),
         (("--sweep", "replicas=1", "--sweep", "replicas=2"), "--sweep replicas is there twice"),
         (("--replicas", "1", "--sweep", "replicas=1,2"), "choose one: --replicas, or --sweep replicas"),
         (("--sweep", "system=hgx-h100,nope"), "system 'nope' is not known"),

@@ -29,13 +29,16 @@ from headway.cli.preconditions import Beside
 from headway.cli.quantities import Number
 
 
-@click.group()
-def plan() -> None:
+@click.group(no_args_is_help=False, invoke_without_command=True)
+@click.pass_context
+def plan(context: click.Context) -> None:
     """The arithmetic of inference: memory, roofline, price, energy.
 
     MODEL is the name of a model in the catalog (`headway plan list`), or a config.json of Hugging Face, or a directory
     that holds one.
     """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 @plan.command("list")
@@ -101,7 +104,7 @@ def kv_question(
         catalog, shape, precision = look_up(**asked)
         counted = catalog.chip(chip) if chip else catalog.system(system).chip
         report = kv_report(asked["model"], shape, precision, counted, context, batch)
-        others = [(name, look_up(**{**asked, "model": name})[1]) for name in beside]
+        others = [(name, look_up(name, asked["overlays"])[1]) for name in beside]
     draw(lambda: charts.kv_chart([(asked["model"], shape), *others], precision, context, title), chart)
     show_kv(report, as_json)
 

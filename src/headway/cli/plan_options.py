@@ -154,7 +154,15 @@ def look_up(
     from headway.catalog import load_catalog
 
     catalog = load_catalog(overlays)
-    return catalog, shape_from_config(catalog.config(model)), precision(weights, kv, experts)
+    shape = shape_from_config(catalog.config(model))
+    check_experts(experts, shape, model)
+    return catalog, shape, precision(weights, kv, experts)
+
+
+def check_experts(number_format: str | None, shape: ModelShape, model: str) -> None:
+    """Raises UsageError for a format of what the model does not have."""
+    if number_format is not None and not any(layer.feed_forward.experts for layer, _ in shape.layer_counts):
+        raise click.UsageError(f"--experts {number_format}: {model} has no routed experts")
 
 
 def fit_for(catalog: Catalog, chip: str, engine: str) -> Calibration | None:

@@ -13,7 +13,7 @@ import click
 
 from headway.cli.one_line import INTERRUPTED, in_options
 from headway.cli.out_files import OutFile
-from headway.cli.plan_options import CATALOG, JSON
+from headway.cli.plan_options import CATALOG, JSON, check_experts
 from headway.cli.preconditions import given_options
 from headway.cli.quantities import NamedPath, Number, Policy, Seconds
 from headway.cli.replica_options import cut_of, feed_forward_of, replica_options
@@ -235,8 +235,10 @@ def setup_of(options: dict[str, Any]) -> Setup:
     catalog = _catalog(options["overlays"])
     system, engine = catalog.system(options["system"]), options["calibrated"]
     fitted = engine or options.get("machine") is not None
+    shape = shape_from_config(options.get("config") or catalog.config(options["model"]))
+    check_experts(options["experts"], shape, options["model"])
     return Setup(
-        model=shape_from_config(options.get("config") or catalog.config(options["model"])),
+        model=shape,
         system=system,
         precision=precision(options["weights"], options["kv"], options["experts"]),
         cut=cut_of(options),

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from headway.catalog.system import folded
 from headway.cli.out_files import CHART_FILE
 
 Command = Callable[..., None]
@@ -89,7 +90,9 @@ def _values(param: click.Option, text: str, listed: str) -> tuple[Any, ...]:
     if "" in texts:
         raise click.UsageError(f"--sweep {text!r}: write NAME=V1,V2 (or NAME=V1;V2 where values have commas)")
     values = tuple(_plain(param, value) for value in texts)
-    if len(set(values)) < len(values):
+    # Names are told apart as the catalog does.
+    kept = {str(value) if str(param.name) not in ("model", "system") else folded(str(value)) for value in values}
+    if len(kept) < len(values):
         raise click.UsageError(f"--sweep {text!r}: a value is there twice")
     return values
 
