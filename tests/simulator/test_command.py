@@ -256,6 +256,42 @@ def test_a_replay_refuses_what_it_does_not_read(tmp_path: Path) -> None:
         assert f"choose one: --replay LOG, which has a workload and a machine of its own, or {unread}" in result.output
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ("chunk", "name=value is needed, with a name of prefix_cache, chunk, max_running, batching"),
+        (",", "name=value is needed"),
+        ("가=나", "name=value is needed"),
+        ("chunk=", "--with chunk must be a whole number from 1 to 1,048,576, not ''"),
+        ("chunk=1e3", "from 1 to 1,048,576, not '1e3'"),
+        ("chunk=５", "from 1 to 1,048,576, not '５'"),
+        ("max_running=65537", "--with max_running must be a whole number from 1 to 65,536"),
+        ("blocks=99999999999999999999999999", "--with blocks must be a whole number from 1 to 16,777,216"),
+        ("prefix-cache=maybe", "--with prefix_cache must be on or off, not 'maybe'"),
+        ("chunk=64,chunk=64", "chunk is there twice"),
+        ("chunk=2", "--with: chunk (2) must be at least max_running"),
+        ("blocks=1", "with blocks=1 no request gets its whole answer"),
+        ("system=nope", "system 'nope' is not known"),
+    ],
+)
+def test_a_change_of_a_log_that_is_none_gets_one_line(changes: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "steps.jsonl"
+    path.write_bytes(b"".join(real_log()))
+    result = CliRunner().invoke(main, ["simulate", "--replay", str(path), "--with", changes])
+    assert result.exit_code in (1, 2)
+    [line] = result.stderr.splitlines()
+    assert message in line
+
+
+def test_changes_may_be_given_one_by_one(tmp_path: Path) -> None:
+    path = tmp_path / "steps.jsonl"
+    path.write_bytes(b"".join(real_log()))
+    twice = called("--replay", str(path), "--with", "chunk=64", "--with", "chunk=32")
+    assert "chunk is there twice" in twice.output
+    path.write_text("{}")
+    assert f"{path}: line 1: " in called("--replay", str(path), "--with", "chunk=64").output
+
+
 def test_a_log_is_a_workload_too(tmp_path: Path) -> None:
     path = tmp_path / "steps.jsonl"
     path.write_bytes(b"".join(real_log()))

@@ -147,9 +147,13 @@ def _replay(options: dict[str, Any]) -> None:
     from headway.cli.simulate_text import show_replay, show_what_if
     from headway.simulator.replay import replay
     from headway.simulator.what_if import UNKNOWN, parse_changes, what_if
+    from headway.workload.call import WorkloadError
 
     check_options(options)
-    changes = None if options["changes"] is None else parse_changes(options["changes"])
+    try:
+        changes = None if options["changes"] is None else parse_changes(options["changes"])
+    except WorkloadError as error:
+        raise click.UsageError(str(error)) from None
     check_replay(options["given"], changes)
     if changes is None:
         with tracing(options) as observer:

@@ -96,7 +96,10 @@ def what_if(
     Raises StepLogError if the log does not replay, WorkloadError for a change that is not known, a log too short
     or one of which nothing can be compared.
     """
-    logged = read_logged(path)
+    try:
+        logged = read_logged(path)
+    except step_log.StepLogError as error:
+        raise step_log.StepLogError(f"{path}: {error}") from None
     if logged.config.speculation is not None:
         raise WorkloadError(f"{path}: the run drafted tokens, which cannot be simulated: acceptance is not known")
     if logged.config.tiers:
@@ -248,10 +251,13 @@ def _switch(text: str) -> bool:
     return text == "on"
 
 
-def _count(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and 0 < int(text) < 1 << 40):
-        raise ValueError("a positive whole number")
-    return int(text)
+def _count(most: int) -> Callable[[str], int]:
+    def counted(text: str) -> int:
+        if not (text.isascii() and text.isdecimal() and len(text) < 20 and 0 < int(text) <= most):
+            raise ValueError(f"a whole number from 1 to {most:,}")
+        return int(text)
+
+    return counted
 
 
 def _one_of(*names: str) -> Callable[[str], str]:
@@ -265,11 +271,11 @@ def _one_of(*names: str) -> Callable[[str], str]:
 
 CHANGES: dict[str, tuple[str, Callable[[str], Any]]] = {
     "prefix_cache": ("prefix_caching", _switch),
-    "chunk": ("max_step_tokens", _count),
-    "max_running": ("max_running", _count),
+    "chunk": ("max_step_tokens", _count(1 << 20)),
+    "max_running": ("max_running", _count(65_536)),
     "batching": ("batching", _one_of("continuous", "static")),
     "reservation": ("reservation", _one_of("demand", "worst-case", "worst_case")),
-    "blocks": ("groups", _count),
+    "blocks": ("groups", _count(1 << 24)),
 }
 """Name → field of the scheduler's configuration, and how its value is written. Beside them: system."""
 
@@ -279,6 +285,7 @@ def parse_changes(text: str) -> dict[str, str]:
     changes: dict[str, str] = {}
     for part in text.split(","):
         name, equals, value = (piece.strip() for piece in part.partition("="))
+        name = name.replace("-", "_")
         if not equals or (name not in CHANGES and name != "system"):
             known = ", ".join([*CHANGES, "system"])
             raise WorkloadError(f"--with {part.strip()!r}: name=value is needed, with a name of {known}")
