@@ -88,6 +88,7 @@ def test_an_option_is_read_or_refused(command: str, workload: tuple[str, ...], t
         (("--fork", "--sessions", "3"), "--sessions, --fork: only with --agents PRESET"),
         ((*AGENTS, "--fork"), "--fork: only with --sub-agents SHARE"),
         ((*AGENTS, "--input-tokens", "1"), "--input-tokens: not with --trace or --agents"),
+        (("--arrivals", "gamma", "--cv", "1e-300"), "0.001<=x<=1000"),
         (("--cv", "2"), "--cv: only with --arrivals gamma"),
         ((*TRACE, "--cv", "2"), "--cv: not with --trace, which has times of its own"),
         (("--speed", "2", *CLOSED), "--speed: not with --concurrency"),

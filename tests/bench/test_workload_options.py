@@ -86,6 +86,11 @@ def test_as_many_requests_are_left_as_were_asked_for(trace: Path) -> None:
     assert [call.num_input_tokens for call in found] == [100] * 4
 
 
+def test_where_every_call_is_too_long_that_is_said(trace: Path) -> None:
+    with pytest.raises(WorkloadError, match="--max-context 50 leaves no call"):
+        calls(choice("--trace", trace, "--max-context", 50))
+
+
 def test_a_session_ends_before_its_first_call_that_is_too_long() -> None:
     everything = choice("--agents", "tracelab", "--sessions", 3, "--shared-tokens", 0)
     assert all(

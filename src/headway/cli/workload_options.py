@@ -63,12 +63,12 @@ _OPTIONS: dict[str, Callable[[Command], Command]] = {
         default="poisson",
         help="How requests come in an open loop (--rate).",
     ),
-    "cv": _option("--cv", type=Number(0, 1000, min_open=True), default=1.0, help="Burstiness of gamma arrivals."),
+    "cv": _option("--cv", type=Number(0.001, 1000), default=1.0, help="Burstiness of gamma arrivals."),
     "jitter_s": _option(
         "--jitter-s",
         type=Seconds(least_s=0, most_s=3600),
-        default=0.1,
-        help="Closed loop: pause of up to so long before a request.",
+        default=0.0,
+        help="Closed loop: a client pauses, evenly drawn, up to so long before each request.",
     ),
     "shared_tokens": _option(
         "--shared-tokens",
@@ -257,7 +257,10 @@ def _one_by_one(sessions: Any) -> Iterator[Session]:
 
 
 def _within(sessions: Any, most: int) -> Iterator[Session]:
-    """A session ends before its first call that is too long."""
+    """A session ends before its first call that is too long. Raises WorkloadError if none is left."""
+    from headway.workload.call import WorkloadError
+
+    any_kept = False
     for session in sessions:
         kept = []
         for call in session:
@@ -265,4 +268,7 @@ def _within(sessions: Any, most: int) -> Iterator[Session]:
                 break
             kept.append(call)
         if kept:
+            any_kept = True
             yield kept
+    if not any_kept:
+        raise WorkloadError(f"--max-context {most} leaves no call: all are longer")
