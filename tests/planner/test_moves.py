@@ -60,6 +60,47 @@ def test_whether_a_short_prefix_is_worth_fetching_depends_on_the_model() -> None
     assert "compute again" in prefix_report(tiny, catalog().tiers, 16, 1.3, 4).best
 
 
+@pytest.mark.parametrize(
+    ("name", "cut", "copies"),
+    [
+        ("deepseek-v3", {"tensor": 8}, 8),  # A latent is on every chip.
+        ("deepseek-v3", {"tensor": 4, "data": 2}, 4),  # A sequence is in one group.
+        ("deepseek-v3", {"tensor": 2, "context": 4}, 2),
+        ("deepseek-v3", {"tensor": 2, "pipeline": 3}, 2),
+        ("llama-3.1-70b", {"tensor": 8}, 1),
+        ("llama-3.1-70b", {"tensor": 16}, 2),  # Eight KV heads.
+        ("llama-3.1-70b", {"tensor": 8, "pipeline": 3}, 1),
+    ],
+)
+def test_every_copy_of_a_prefix_is_held_in_the_chips_own_memory(name: str, cut: dict[str, int], copies: int) -> None:
+    where = deployed(name, "hgx-h200", mfu=0.7, **cut)
+    report = prefix_report(where, catalog().tiers, 50_000, 1.6, 4)
+    for choice in report.tiers:
+        own = choice.tier in ("hbm", "hbf")
+        assert choice.held_bytes == pytest.approx(report.kv_bytes * (copies if own else 1)), choice.tier
+    hbm = next(choice for choice in report.tiers if choice.tier == "hbm")
+    assert hbm.devices == pytest.approx(copies * report.kv_bytes / 141e9)
+    assert hbm.hold_usd_per_hour == pytest.approx(copies * report.kv_bytes / 141e9 * 1.6)
+
+
+def test_a_tier_is_recommended_that_the_system_has() -> None:
+    h200 = prefix_report(deployed("deepseek-v3", "hgx-h200", mfu=0.7), catalog().tiers, 50_000, 1.6, 4)
+    assert {choice.tier for choice in h200.tiers if not choice.in_system} == {"hbf", "sram"}
+    assert h200.best == "load: dram is fastest; if it had them: hbf would take 2.22 ms"
+    mac = prefix_report(deployed("llama-3.1-8b", "m3-ultra-node", tensor=1), catalog().tiers, 100_000, None, 4)
+    assert {choice.tier for choice in mac.tiers if choice.in_system} == {"lpddr5", "ssd"}  # Its memory is the host's.
+    assert mac.best.startswith("load: ssd is fastest; if it had them: sram would take")
+    tiny = deployed("smollm2-135m", tensor=1, weights="bf16")
+    few = prefix_report(tiny, catalog().tiers, 16, 1.3, 4)
+    assert (
+        few.best == "load: dram is fastest; from remote, ssd compute again; if it had them: sram would take 0.00837 ms"
+    )
+    slow = {name: catalog().tiers[name] for name in ("remote", "sram")}
+    assert prefix_report(tiny, slow, 16, 1.3, 4).best == (
+        "none: computing again is faster than every tier of this system; if it had them: sram would take 0.00837 ms"
+    )
+
+
 def test_weights_load_over_each_chips_link() -> None:
     where = deployed()
     report = load_report(where, catalog().tiers, 8, 1024)

@@ -9,6 +9,10 @@ from headway.catalog.system import System
 from headway.catalog.tier import Tier
 
 HOURS_PER_YEAR = 8766.0
+_BESIDE_THE_CHIP = ("hbf",)
+_SUPPOSED = ("hbf", "sram")
+"""That no system in the catalog has, except as its chip's main memory."""
+_MEMORY_IS_THE_HOSTS = ("cpu", "soc")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +26,10 @@ class Reach:
     usd_per_byte_hour: float | None
     own: bool = False
     """The chip's main memory: what is there needs no loading."""
+    by_chip: bool = False
+    """One chip alone reads it: each keeps a copy of its own of what several need."""
+    is_there: bool = True
+    """The system has it; what is not is supposed."""
 
     @property
     def drain_s(self) -> float:
@@ -42,7 +50,7 @@ def reaches(
     chip = system.chip
     hbm = None if usd_per_chip_hour is None else usd_per_chip_hour / chip.hbm_bytes
     mine = "hbm" if chip.hbm_type.lower().startswith("hbm") else chip.hbm_type.lower()
-    found = [Reach(mine, chip.hbm_bytes, chip.hbm_bytes_per_s, 0.0, hbm, own=True)]
+    found = [Reach(mine, chip.hbm_bytes, chip.hbm_bytes_per_s, 0.0, hbm, own=True, by_chip=True)]
     network = system.scaleout or system.scaleup
     for name, tier in tiers.items():
         if mine.startswith(name):
@@ -55,7 +63,9 @@ def reaches(
         if name == "sram":
             rate = min(rate, network.bytes_per_s if network else rate)
         price = None if tier.usd_per_byte is None else tier.usd_per_byte / (life_years * HOURS_PER_YEAR)
-        found.append(Reach(name, size, rate, tier.latency_s, price))
+        lacks = {"dram": chip.kind in _MEMORY_IS_THE_HOSTS and not system.host, "remote": not network}
+        there = name not in _SUPPOSED and not lacks.get(name, False)
+        found.append(Reach(name, size, rate, tier.latency_s, price, by_chip=name in _BESIDE_THE_CHIP, is_there=there))
     return tuple(sorted(found, key=lambda reach: -reach.read_bytes_per_s))
 
 

@@ -26,6 +26,8 @@ ASSUMPTIONS = (
 @dataclass(frozen=True, slots=True)
 class WeightLoad:
     tier: str
+    in_system: bool
+    """It has such a tier; others are supposed."""
     load_s: float
     steps_lost: float
     keep_for_s: float
@@ -66,6 +68,6 @@ def load_report(where: Deployment, tiers: Mapping[str, Tier], batch: int, contex
         batch,
         context,
         step_s,
-        tuple(WeightLoad(r.name, s := r.read_s(share), s / step_s, s / part) for r in found),
+        tuple(WeightLoad(r.name, r.is_there, s := r.read_s(share), s / step_s, s / part) for r in found),
         uncertain_figures(where.system) + uncertain_tiers(tiers),
     )
