@@ -117,7 +117,7 @@ def paced_server() -> Iterator[str]:
 def ours(options: argparse.Namespace, seed: int, overhead: int) -> Figures:
     with tempfile.TemporaryDirectory() as directory:
         command = [sys.executable, "-c", "from headway.cli.bench import bench; bench()", options.url]
-        command += ["--model", options.model, "--tokenizer", str(options.tokenizer), "--jitter-s", "0", "--warmup", "4"]
+        command += ["--model", options.model, "--tokenizer", str(options.tokenizer), "--warmup", "4"]
         command += ["--requests", str(options.requests), "--concurrency", str(options.concurrency), "--json"]
         command += ["--input-tokens", str(options.input + overhead), "--output-tokens", str(options.output)]
         command += ["--prompt-seed", str(seed), "--max-lateness-s", "1", "--out", f"{directory}/run"]

@@ -40,8 +40,7 @@ def headway(*arguments: Any) -> Result:
 
 def small(url: str, out: Path, *more: Any) -> Result:
     options = ("--requests", 6, "--input-tokens", 20, "--output-tokens", 5, "--max-lateness-s", 10)
-    jitter = ("--jitter-s", 0) if "--concurrency" in more else ()
-    return headway("bench", url, *options, *jitter, "--out", out, *more)
+    return headway("bench", url, *options, "--out", out, *more)
 
 
 def test_a_run_is_measured_kept_and_reported(tmp_path: Path) -> None:
