@@ -155,7 +155,7 @@ def _overload(v: Any, size: float) -> Row:
     }
 
 
-UNBOUNDED = 1_000_000
+UNBOUNDED = None
 
 
 def overload(size: float = 1.0) -> Effect:

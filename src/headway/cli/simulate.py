@@ -68,6 +68,12 @@ RATE = Number(1e-6, 1e9)
 )
 @click.option("--max-running", type=click.IntRange(1, 65_536), default=256, show_default=True, help="Requests a step.")
 @click.option("--chunk", type=click.IntRange(1, 1 << 20), default=8192, show_default=True, help="Tokens in one step.")
+@click.option(
+    "--max-queued-requests",
+    type=click.IntRange(0, 1_000_000_000),
+    help="That wait at a replica; beyond it, refused.  [default: any number]",
+)
+@click.option("--max-queued-tokens", type=COUNT, help="Of their prompts, the same.  [default: any number]")
 @click.option("--context", type=COUNT, help="Most tokens of a sequence.  [default: the model's]")
 @click.option("--max-output", type=COUNT, help="Clients' limit of answer tokens.  [default: what the context leaves]")
 @click.option("--prefix-cache/--no-prefix-cache", default=True, show_default=True)
@@ -256,6 +262,8 @@ def setup_of(options: dict[str, Any]) -> Setup:
         num_blocks=options["num_blocks"],
         max_running=options["max_running"],
         max_step_tokens=options["chunk"],
+        max_queued_requests=options["max_queued_requests"],
+        max_queued_tokens=options["max_queued_tokens"],
         max_context=options["context"],
         max_output_tokens=options["max_output"],
         prefix_caching=options["prefix_cache"],

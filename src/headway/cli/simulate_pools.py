@@ -28,6 +28,8 @@ FIELDS = (
     "host-gap",
     "num-blocks",
     "max-running",
+    "max-queued-requests",
+    "max-queued-tokens",
     "chunk",
     "context",
     "batching",

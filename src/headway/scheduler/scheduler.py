@@ -184,6 +184,11 @@ class Scheduler:
             blocks_loaded_total=self._transfers.blocks_loaded.total(),
         )
 
+    @property
+    def queued_tokens(self) -> int:
+        """Of all requests without a slot."""
+        return self._queue.num_tokens
+
     def memory_use(self, now_ns: int) -> tuple[MemoryUse, ...]:
         """The device, then the tiers."""
         self._pass_time(now_ns)

@@ -138,7 +138,7 @@ class Fleet:
             observer,
             inbox or carrier,
         )
-        return Backend(replica, load, pool.role, end, inbox)
+        return Backend(replica, load, pool.role, end, inbox, pool.queue)
 
     def _links(self, pool: Pool) -> TierLinks:
         return TierLinks(self.world, pool.tiers, pool.kv_block_bytes)

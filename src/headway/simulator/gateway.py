@@ -1,7 +1,8 @@
 """Where calls come in: a call becomes a request, a router says which replica gets it, and its end becomes a record.
 
 A call stays at a `mixed` replica. At one that only prefills it gets its first token, and goes on where its KV is sent.
-If its replica fails, it goes on at another, with prompt and emitted tokens.
+If its replica fails, it goes on at another, with prompt and emitted tokens. A full queue refuses who comes in, and
+nobody who has been let in.
 """
 
 from __future__ import annotations
@@ -188,6 +189,8 @@ class Gateway:
             backend.inbox.expect(job.promise)
         emitted = job.course.tokens_generated
         try:
+            if not emitted and not job.resent:
+                backend.queue.check(backend.replica.scheduler, job.request.num_tokens)
             backend.replica.add(
                 self._part(job, backend), job.call.num_output_tokens - emitted, job.answer_keys, job.last_token_ns
             )

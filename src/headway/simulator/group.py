@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from headway.scheduler.request import Request
 from headway.simulator.handover import Inbox, PortEnd
 from headway.simulator.pools import Role
+from headway.simulator.queue_limits import QueueLimits
 from headway.simulator.replica import Replica
 from headway.simulator.router import Load, Router
 
@@ -26,6 +27,7 @@ class Backend:
     role: Role
     end: PortEnd | None = None
     inbox: Inbox | None = None
+    queue: QueueLimits = field(default_factory=QueueLimits)
 
 
 class Group:

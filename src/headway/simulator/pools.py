@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -13,6 +13,7 @@ from headway.scheduler.contract import Ints
 from headway.simulator.executor import Timer, step_sums
 from headway.simulator.handover import Port
 from headway.simulator.model_routes import ANY
+from headway.simulator.queue_limits import QueueLimits
 from headway.simulator.tier_memory import TierMemory
 from headway.workload.call import WorkloadError
 
@@ -37,6 +38,8 @@ class Pool:
     """A pattern of the models, as the trace names them, that are asked of it."""
     port: Port | None = None
     """For hand-overs: needed where it prefills or decodes only."""
+    queue: QueueLimits = field(default_factory=QueueLimits)
+    """Of each replica."""
 
     def __post_init__(self) -> None:
         if self.num_replicas < 1:

@@ -22,6 +22,7 @@ from headway.simulator.kv_memory import USABLE, cache_group_blocks
 from headway.simulator.model_routes import ANY
 from headway.simulator.pools import Pool, Role
 from headway.simulator.price import Price
+from headway.simulator.queue_limits import QueueLimits
 from headway.simulator.record import Record
 from headway.simulator.regions import Regions
 from headway.simulator.results import PoolUse, Results, Slo, Summary
@@ -44,6 +45,8 @@ Batching = Literal["continuous", "static"]
 Reservation = Literal["demand", "worst_case"]
 HOST_GAP_S = 0.0002
 """Between the steps of the floor, which has no host of its own: what a lean engine's loop takes."""
+UNLIMITED = 1 << 62
+"""Of a scheduler's queue: who is refused is seen to before that (QueueLimits)."""
 LOAD_TIMEOUT_NS = 30_000_000_000
 """Who has waited so long for KV from a tier computes it instead."""
 
@@ -78,7 +81,10 @@ class Setup:
     max_running: int = 256
     max_step_tokens: int = 8192
     max_context: int | None = None
-    max_queued_requests: int = 1_000_000
+    max_queued_requests: int | None = None
+    """That wait at a replica; the next one is refused. None, as below: any number."""
+    max_queued_tokens: int | None = None
+    """Of prompts."""
     max_output_tokens: int | None = None
     prefix_caching: bool = True
     tiers: tuple[TierMemory, ...] = ()
@@ -125,8 +131,8 @@ class Setup:
             max_running=self.max_running,
             max_step_tokens=self.max_step_tokens,
             max_context=min([context, *growing]),
-            max_queued_requests=self.max_queued_requests,
-            max_queued_tokens=1 << 62,
+            max_queued_requests=UNLIMITED,
+            max_queued_tokens=UNLIMITED,
             prefix_caching=self.prefix_caching or self.role == "decode",
             tiers=tuple(tier.tier(self.kv_block_bytes) for tier in self.tiers),
             kv_ttl_ns=None if self.kv_ttl_s is None else round(self.kv_ttl_s * 1e9),
@@ -195,7 +201,8 @@ class Setup:
         scheduler = replace(self.scheduler_config(), max_context=context)
         timer, port = self.step_time(), self.port()
         size, role, region = self.kv_block_bytes, self.role, self.region
-        pool = Pool(self.num_replicas, scheduler, timer, self.tiers, size, role, region, self.serves, port)
+        queue = QueueLimits(self.max_queued_requests, self.max_queued_tokens)
+        pool = Pool(self.num_replicas, scheduler, timer, self.tiers, size, role, region, self.serves, port, queue)
         if not self.tiers:
             return pool
         token_ns = round(1e9 / pool.tokens_per_s())
