@@ -175,6 +175,28 @@ def test_static_batching_admits_nobody_until_the_batch_is_done() -> None:
     assert drive.outputs["c"] == expected_output(distinct("c", 4, 2))
 
 
+def test_a_static_batch_fills_its_seats_over_as_many_steps_as_the_prompts_need() -> None:
+    drive = Drive(config(batching="static", max_running=3, max_step_tokens=8))
+    drive.add(*(distinct(id, 7, 9) for id in "abcd"))
+    drive.step()
+    drive.add(distinct("e", 2, 2))
+    drive.run()
+    batches = [[a.request.id for a in p.admitted] for p in drive.body.plans]
+    assert [batch for batch in batches if batch] == [["a", "b"], ["c"], ["d", "e"]]
+    assert batches.index(["d", "e"]) >= max(drive.ended[id].receipt.steps for id in "abc")
+    assert all(drive.outputs[id] == expected_output(distinct(id, 7, 9)) for id in "abcd")
+
+
+def test_a_static_batch_that_has_begun_without_others_takes_none_of_them_later() -> None:
+    drive = Drive(config(batching="static", max_running=3, max_step_tokens=8))
+    drive.add(distinct("a", 4, 9))
+    drive.step()
+    drive.add(distinct("b", 4, 2))
+    drive.run()
+    first_of_b = next(p.number for p in drive.body.plans if any(a.request.id == "b" for a in p.admitted))
+    assert first_of_b == drive.ended["a"].receipt.steps
+
+
 def test_worst_case_reservation_never_preempts_and_runs_fewer_at_once() -> None:
     def run(reservation: str) -> tuple[int, int]:
         drive = Drive(config(num_blocks=24, reservation=reservation))

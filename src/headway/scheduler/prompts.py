@@ -29,6 +29,8 @@ class Prompts:
         self.running = running
         self.admission = admission
         self._preempt = preempt
+        self._batch_is_open = True
+        """Of static batching: from when nobody runs until somebody might have boarded and nobody could."""
 
     def yield_to_priority(self, plan_number: int, now_ns: int) -> None:
         """Before anyone boards: rows of worse priority make room for a prompt of better priority that has none.
@@ -60,9 +62,10 @@ class Prompts:
         return not cache.has_room([cache.entries(int(rows.known[sequence.slot])) - held], [0] * len(cache.pools))
 
     def chunks(self, budget: int, plan_number: int, now_ns: int) -> list[Chunk]:
+        may_admit = self._may_admit()
         if not self.running.begun and not self.admission.queue.num_requests:
+            self._batch_is_open = False
             return []
-        may_admit = self.config.batching == "continuous" or not self.running.num
         chunks: list[Chunk] = []
         for sequence in sorted(self.running.begun, key=lambda s: s.rank):
             if not budget or sequence.status is not Status.RUNNING:
@@ -73,13 +76,23 @@ class Prompts:
             else:
                 chunks.append(chunk)
                 budget -= chunk.count
-        while budget and may_admit and (admitted := self.admission.next(now_ns)) is not None:
+        while budget and may_admit:
+            admitted = self.admission.next(now_ns)
+            if admitted is None:
+                self._batch_is_open = False
+                break
             chunk = self._chunk(admitted, budget, plan_number)
             if chunk is None:
                 break
             chunks.append(chunk)
             budget -= chunk.count
         return chunks
+
+    def _may_admit(self) -> bool:
+        if self.config.batching == "continuous":
+            return True
+        self._batch_is_open = self._batch_is_open or not self.running.num
+        return self._batch_is_open
 
     def _chunk(self, sequence: Sequence, budget: int, plan_number: int) -> Chunk | None:
         """As much of what is not planned yet as budget and blocks allow; None if that is nothing."""
