@@ -38,6 +38,9 @@ def test_a_llama() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
+        ({"hidden_size": 65}, "hidden_size 65 is not a multiple of num_attention_heads 4: give head_dim"),
+        ({"max_position_embeddings": -1}, "max_position_embeddings must be a positive integer, not -1"),
+        ({"text_config": {"model_type": "gemma4_text"}}, "hidden_size_per_layer_input 256 is not supported"),
         ({"model_type": "gpt5"}, "model_type 'gpt5' is not supported; supported: llama"),
         ({"hidden_size": None}, "hidden_size must be a positive integer, not None"),
         ({"hidden_size": "64"}, "hidden_size must be a positive integer"),
@@ -75,6 +78,48 @@ def test_refusals(change: dict[str, Any], words: str) -> None:
         shape_from_config({**LLAMA, **change})
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+GEMMA_3_12B = {
+    "model_type": "gemma3",
+    "text_config": {
+        "hidden_size": 3840,
+        "intermediate_size": 15360,
+        "model_type": "gemma3_text",
+        "num_attention_heads": 16,
+        "num_hidden_layers": 48,
+        "num_key_value_heads": 8,
+        "rope_scaling": {"factor": 8.0, "rope_type": "linear"},
+        "sliding_window": 1024,
+    },
+}
+"""As published: what equals the class's default is left out."""
+
+
+def test_what_a_published_text_config_leaves_out_is_its_classs_default() -> None:
+    shape = shape_from_config(GEMMA_3_12B)
+    assert {layer.attention.head_dim for layer in shape.layers} == {256}  # And not 3840 / 16 = 240.
+    assert (shape.vocab, shape.max_context, shape.tied_embeddings) == (262_208, 131_072, True)
+    assert shape.kv_values_per_token == 48 * 2 * 8 * 256
+    layer = 3840 * 256 * (16 + 2 * 8 + 16) + 3 * 3840 * 15_360 + 4 * 3840 + 2 * 256
+    assert shape.num_params == 262_208 * 3840 + 48 * layer + 3840
+
+
+def test_a_files_own_sizes_have_no_default_but_its_heads_do() -> None:
+    alone = {**GEMMA_3_12B["text_config"], "vocab_size": 262_208}  # type: ignore[dict-item]
+    shape = shape_from_config(alone)
+    assert ({layer.attention.head_dim for layer in shape.layers}, shape.max_context) == ({256}, None)
+    for key in ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size"):
+        with pytest.raises(ShapeError, match=f"{key} must be a positive integer, not None"):
+            shape_from_config({k: v for k, v in alone.items() if k != key})
+
+
+def test_null_is_not_absent() -> None:
+    mistral = {**LLAMA, "model_type": "mistral", "num_attention_heads": 8}
+    del mistral["num_key_value_heads"]
+    assert {(a.attention.num_kv_heads, a.attention.window) for a in shape_from_config(mistral).layers} == {(8, 4096)}
+    null = shape_from_config({**mistral, "num_attention_heads": 4, "num_key_value_heads": None, "sliding_window": None})
+    assert {(layer.attention.num_kv_heads, layer.attention.window) for layer in null.layers} == {(4, 0)}
 
 
 def test_every_family_is_in_the_catalog() -> None:

@@ -16,6 +16,7 @@ _QK_NORM = (
     "gemma3_text",
     "gemma4_text",
 )
+_OUTPUT_GATE = ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")
 _QKV_BIAS_ONLY = ("qwen2", "glm4_moe")
 _SCALINGS = ("default", "linear", "llama3", "yarn", "proportional")
 
@@ -43,7 +44,7 @@ def _grouped(config: Config, family: str, layer_type: str, index: int, rope: Rop
     global_layer = family == "gemma4_text" and layer_type != WINDOW
     heads = positive(config, "num_attention_heads")
     kv_heads = count(config, "num_key_value_heads") or heads
-    head_dim = count(config, "head_dim") or positive(config, "hidden_size") // heads
+    head_dim = count(config, "head_dim") or _even_share(positive(config, "hidden_size"), heads)
     if global_layer:
         kv_heads = count(config, "num_global_key_value_heads") or kv_heads
         head_dim = count(config, "global_head_dim") or head_dim
@@ -64,10 +65,16 @@ def _grouped(config: Config, family: str, layer_type: str, index: int, rope: Rop
         qk_norm=family in _QK_NORM or (family != "llama4_text" and bool(config.get("use_qk_norm"))),
         wide_qk_norm=wide,
         shared_kv=global_layer and bool(config.get("attention_k_eq_v")),
-        output_gate=bool(config.get("attn_output_gate", family == "qwen3_next")),
+        output_gate=bool(config.get("attn_output_gate", family in _OUTPUT_GATE)),
         sinks=family == "gpt_oss",
         sparse=_block_sparse(config, index),
     )
+
+
+def _even_share(hidden: int, heads: int) -> int:
+    if hidden % heads:
+        raise ShapeError(f"hidden_size {hidden} is not a multiple of num_attention_heads {heads}: give head_dim")
+    return hidden // heads
 
 
 def _latent(config: Config, family: str, index: int, rope: Rope) -> Attention:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headway.arithmetic.hf_attention import absent, attention
+from headway.arithmetic.hf_defaults import with_defaults
 from headway.arithmetic.hf_feed_forward import block_feed_forward, feed_forward
 from headway.arithmetic.hf_keys import Config, count, number, positive, section
 from headway.arithmetic.hf_layer_types import layer_types
@@ -40,7 +41,6 @@ FAMILIES = (
 )
 _NOT_MODELLED = ("hidden_size_per_layer_input", "num_kv_shared_layers", "use_double_wide_mlp")
 """Keys that change the layers in a way that no shape here describes, unless they are 0 or false."""
-_TIED_BY_DEFAULT = ("gemma2", "gemma3_text", "gemma4_text")
 
 
 def shape_from_config(config: Mapping[str, Any]) -> ModelShape:
@@ -48,10 +48,12 @@ def shape_from_config(config: Mapping[str, Any]) -> ModelShape:
 
     Raises ShapeError, naming the key, when the config lacks one or asks for what is not supported.
     """
-    text = {**config, **section(config, "text_config")}
+    nested = section(config, "text_config")
+    text: Config = {**config, **nested}
     family = text.get("model_type")
     if family not in FAMILIES:
         raise ShapeError(f"model_type {family!r} is not supported; supported: {', '.join(FAMILIES)}")
+    text = with_defaults(text, family, bool(nested))
     for key in _NOT_MODELLED:
         if text.get(key):
             raise ShapeError(f"{key} {text[key]!r} is not supported; only 0 or false is")
@@ -60,9 +62,9 @@ def shape_from_config(config: Mapping[str, Any]) -> ModelShape:
         hidden=positive(text, "hidden_size"),
         vocab=positive(text, "vocab_size"),
         layers=tuple(_layer(text, family, kind, index) for index, kind in enumerate(layer_types(text, family))),
-        tied_embeddings=bool(text.get("tie_word_embeddings", family in _TIED_BY_DEFAULT)),
+        tied_embeddings=bool(text.get("tie_word_embeddings", False)),
         norm_eps=number(text, "rms_norm_eps", number(text, "layer_norm_epsilon", 1e-6)),
-        max_context=positive(text, "max_position_embeddings"),
+        max_context=count(text, "max_position_embeddings", "model_max_length") or None,
     )
 
 

@@ -44,7 +44,8 @@ class ModelShape:
     layers: tuple[Layer, ...]
     tied_embeddings: bool
     norm_eps: float
-    max_context: int
+    max_context: int | None
+    """None: the file does not say."""
     layer_counts: tuple[tuple[Layer, int], ...] = field(init=False, repr=False, compare=False)
     """Distinct layers, in order of first appearance, and how many there are of each."""
 

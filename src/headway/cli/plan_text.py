@@ -33,7 +33,8 @@ def show_model(report: ModelReport, as_json: bool) -> None:
         return
     p = report.params
     _lines(
-        f"{report.model} ({report.family}), up to {report.max_context_tokens:,} tokens",
+        f"{report.model} ({report.family})"
+        + (f", up to {report.max_context_tokens:,} tokens" if report.max_context_tokens else ""),
         ("layers", "; ".join(f"{n} x {kind}" for kind, n in report.layers.items())),
         ("parameters", si(report.total_params, "") + _gap(report.total_gap)),
         ("active", si(report.active_params, "") + _gap(report.active_gap)),

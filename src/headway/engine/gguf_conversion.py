@@ -56,7 +56,10 @@ def convert_gguf(path: Path, out_dir: Path, report: Report) -> None:
     shape = _shape(path, config)
     tokenizer = build_tokenizer(metadata, shape.vocab)
     _check_disk(path, out_dir, shape.num_params * 4)
-    for name, value in (("config.json", config), *tokenizer_config(metadata, shape.max_context).items()):
+    for name, value in (
+        ("config.json", config),
+        *tokenizer_config(metadata, config["max_position_embeddings"]).items(),
+    ):
         (out_dir / name).write_text(json.dumps(value, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
     tokenizer.save(str(out_dir / "tokenizer.json"))
     _write_weights(path, tensors, shape, out_dir, report)

@@ -40,6 +40,15 @@ class LoadedModel:
         return self.groups[0].num_blocks
 
 
+def _context(asked: int | None, most: int | None) -> int:
+    """Raises ModelError unless it is known, and within what the model has."""
+    if asked is None and most is None:
+        raise ModelError("config.json has no max_position_embeddings: give max_context")
+    if asked is not None and not 1 <= asked <= (most or asked):
+        raise ModelError(f"max_context must be between 1 and the model's {most}, not {asked}")
+    return asked or most or 1
+
+
 def load(
     model_dir: Path,
     *,
@@ -59,9 +68,7 @@ def load(
     shape = read_shape(model_dir)
     check_supported(shape)
     tokenizer = read_tokenizer(model_dir, shape.vocab)
-    if max_context is not None and not 1 <= max_context <= shape.max_context:
-        raise ModelError(f"max_context must be between 1 and the model's {shape.max_context}, not {max_context}")
-    context = max_context or shape.max_context
+    context = _context(max_context, shape.max_context)
     try:
         weights = load_weights(model_dir, shape, number, where)
         num_blocks = plan_num_blocks(shape, block_size, number, where, max_context=context, kv_bytes=kv_bytes)

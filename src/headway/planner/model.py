@@ -30,7 +30,8 @@ class ModelReport:
     family: str
     hidden: int
     vocab: int
-    max_context_tokens: int
+    max_context_tokens: int | None
+    """None: the file does not say."""
     layers: dict[str, int]
     """By kind of attention and of feed-forward."""
     params: Parameters

@@ -124,7 +124,7 @@ class Setup:
         if self.max_context is not None and self.max_context > min(growing, default=self.max_context):
             most = f"the {min(growing):,} tokens that a sequence has KV blocks for"
             raise ConfigError(f"max_context must be at most {most}, not {self.max_context:,}")
-        context = self.max_context or self.model.max_context
+        context = self.max_context or self.model.max_context or min(growing, default=1 << 30)
         return SchedulerConfig(
             groups=groups,
             block_size=self.block_size,
