@@ -96,6 +96,19 @@ def answer(name: str, arguments: list[str]) -> dict[str, Any] | str:
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
+def test_the_ends_of_every_range_have_an_answer(name: str) -> None:
+    """As JSON, which has no infinity; or one line."""
+    for param in QUESTIONS[name].params:
+        kind = param.type
+        if not isinstance(kind, click.FloatRange):
+            continue
+        for end in (kind.min, kind.max):
+            shown = CliRunner().invoke(plan, [name, *asked(name), param.opts[0], *[repr(end)] * param.nargs, "--json"])
+            assert shown.exception is None or isinstance(shown.exception, SystemExit), (param.opts[0], end)
+            assert not shown.exit_code or "Error: " in shown.output.splitlines()[-1]
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
 def test_every_option_is_read(name: str) -> None:
     base = asked(name)
     before = answer(name, base)

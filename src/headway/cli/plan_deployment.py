@@ -33,14 +33,16 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 SHARE = Number(0, 1)
-FACTOR = Number(0, 1e6, min_open=True)
+PART = Number(1e-6, 1)
+"""A share that is divided by."""
+FACTOR = Number(1e-6, 1e6)
 MONEY = Number(0, 1e9)
 _CUT = ("tensor", "pipeline", "expert", "data", "context_parallel")
 _MODEL = ("model", "weights", "experts", "kv", "overlays")
 CHART = option("--chart", type=CHART_FILE, help="Draw it: a file ending in .html, .svg or .png.")
 TITLE = option("--title", cls=Beside, other="chart", help="Title of the chart.")
 _RENT = "[default: the chip's rent in the catalog]"
-HOURLY = option("--usd-per-chip-hour", type=Number(0, 1e9, min_open=True), help=_RENT, show_default=False)
+HOURLY = option("--usd-per-chip-hour", type=Number(1e-6, 1e9), help=_RENT, show_default=False)
 LIFE = option("--life-years", type=FACTOR, default=4.0, help="Years over which bought memory is paid off.")
 
 
@@ -57,7 +59,7 @@ def by_floors(command: Command) -> Command:
 _REACHED = 0.7
 MFU = option(
     "--mfu",
-    type=SHARE,
+    type=PART,
     help=f"Share of its floor's speed that a prompt reaches.  [default: by the engine's fit, else {_REACHED}]",
     show_default=False,
 )

@@ -13,7 +13,7 @@ from headway.cli.plan_deployment import (
     LIFE,
     MFU,
     MONEY,
-    SHARE,
+    PART,
     a_request,
     hourly,
     on_a_system,
@@ -35,7 +35,7 @@ from headway.cli.plan_options import (
 from headway.cli.plan_show import show
 from headway.cli.quantities import Number
 
-COUNT = Amount(0, 1e18, min_open=True)
+COUNT = Amount(1e-6, 1e18)
 
 
 @click.command("price")
@@ -43,7 +43,7 @@ COUNT = Amount(0, 1e18, min_open=True)
 @a_request(prompt=8192, output=512)
 @MFU
 @HOURLY
-@option("--utilisation", type=SHARE, default=0.6, help="Share of the time that the replica is busy.")
+@option("--utilisation", type=PART, default=0.6, help="Share of the time that the replica is busy.")
 @option("--price", metavar="NAME", help="Sell at this API's prices (`headway plan list`).")
 @option("--input-usd", type=MONEY, help="Sell at: USD for a million new input tokens.")
 @option("--cached-usd", type=MONEY, help="Sell at: USD for a million cached input tokens.")
@@ -143,7 +143,7 @@ def implied_question(
 @option("--growth", type=FACTOR, default=3.0, help="Growth of users: a factor a year.")
 @option("--years", type=click.IntRange(0, 30), default=3, help="Years to look ahead.")
 @option("--training-share", type=Number(0, 1, max_open=True), default=0.5, help="Share of all chips that train.")
-@option("--utilisation", type=SHARE, default=0.6, help="Share of the time that replicas are busy, at the peak.")
+@option("--utilisation", type=PART, default=0.6, help="Share of the time that replicas are busy, at the peak.")
 @option("--transceivers", type=Number(0, 100), default=6.0, help="Optical transceivers a chip.")
 @option("--transceiver-w", type=Number(0, 1000), default=30.0, help="Watts of a transceiver.")
 @option("--overhead", type=Number(1, 10), default=1.56, help="Power at the wall over that of the chips.")
@@ -191,8 +191,8 @@ def fleet_question(
 @option("--tokens-per-s", type=COUNT, default="50M", help="Output tokens that the whole fleet serves.")
 @option("--days", type=FACTOR, default=60.0, help="Days for which the model is served.")
 @option("--input-over-output", type=Number(0, 1e6), default=4.0, help="New prompt tokens an output token.")
-@option("--training-mfu", type=SHARE, default=0.4, help="Share of the chips' FLOP/s that training gets.")
-@option("--serving-mfu", type=SHARE, default=0.2, help="Share of the chips' FLOP/s that serving gets.")
+@option("--training-mfu", type=PART, default=0.4, help="Share of the chips' FLOP/s that training gets.")
+@option("--serving-mfu", type=PART, default=0.2, help="Share of the chips' FLOP/s that serving gets.")
 def lifetime_question(
     training_tokens: float,
     tokens_per_s: float,

@@ -38,7 +38,7 @@ _FACTORS = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 TOKENS = click.IntRange(1, 1_000_000_000)
 BATCH = click.IntRange(1, 10_000_000)
 CHIPS = click.IntRange(1, 100_000)
-SLO = Number(0, 1e6, min_open=True)
+SLO = Number(1e-6, 1e6)
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 

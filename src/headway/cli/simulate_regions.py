@@ -52,6 +52,9 @@ def regions_of(options: Mapping[str, Any]) -> Regions | None:
     if len(set(names)) < len(names) or len(names) > MOST:
         raise click.UsageError(f"--clients: each region once, and at most {MOST}")
     ways = dict(_way(text) for text in options["ways"])
+    known = {*names, *(pool["region"] for pool in options["pools"])}
+    if options["pools"] and (unknown := frozenset[str]().union(*ways) - known):
+        raise click.UsageError(f"--way: {min(unknown)!r} is no region of --clients or of a --pool")
     if len(ways) < len(options["ways"]):
         raise click.UsageError("--way: each pair of regions once; it is there and back")
     return Regions(shares, ways, options["spill"], options["seed"])
@@ -70,8 +73,8 @@ def _share(part: str) -> tuple[str, float]:
 def _way(text: str) -> tuple[frozenset[str], float]:
     pair, equals, time = text.partition("=")
     ends = tuple(end.strip() for end in pair.split("-"))
-    if not equals or len(ends) != 2 or not all(ends):
-        raise click.UsageError(f"--way {text!r}: it is not A-B=TIME")
+    if not equals or len(set(ends)) != 2 or not all(ends):
+        raise click.UsageError(f"--way {text!r}: it is not A-B=TIME of two regions")
     try:
         return frozenset(ends), Seconds().convert(time, None, None)
     except click.BadParameter as error:
