@@ -56,7 +56,10 @@ DTYPE_HELP = "Numbers of weights and KV. auto: float32 on a CPU, bfloat16 on a G
 @click.option("--speculation", type=click.Choice(["off", "ngram"]), default="off", help="Draft by prompt lookup.")
 @click.option("--draft-depth", type=click.IntRange(1, 64), default=4, help="Most drafts a row and step.")
 @click.option(
-    "--batching", type=click.Choice(["continuous", "static"]), default="continuous", help="static: a baseline."
+    "--batching",
+    type=click.Choice(["continuous", "static"]),
+    default="continuous",
+    help="static: a baseline, in which nobody boards a batch that has begun.",
 )
 @click.option(
     "--reservation",
