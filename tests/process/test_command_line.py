@@ -277,7 +277,8 @@ def test_sigterm_lets_a_stream_finish_and_leaves_no_engine(tiny_model: Path) -> 
 @pytest.mark.parametrize("tiers", [["dram=4MiB"], ["dram=300kB", "ssd=4MiB"]])
 def test_what_the_device_gives_up_comes_back_from_a_tier(tiny_model: Path, tmp_path: Path, tiers: list[str]) -> None:
     log = tmp_path / "steps.jsonl"
-    options = ["--kv-bytes", "192KiB", "--max-context", "512", "--step-log", log, "--kv-tier-dir", tmp_path]
+    options = ["--kv-bytes", "192KiB", "--max-context", "512", "--step-log", log]
+    options += ["--kv-tier-dir", tmp_path] if len(tiers) > 1 else []
     prompts = [letter * 400 for letter in "abcd"]
     with serving(tiny_model, *options, *(word for tier in tiers for word in ("--kv-tier", tier))) as served:
         first, second = ([served.complete(prompt=p, max_tokens=8) for p in prompts] for _ in range(2))
