@@ -27,7 +27,7 @@ QUESTIONS = {
     "load": EIGHT,
     "journey": [*EIGHT, "--distance-m", "8.4e6"],
     "price": [*EIGHT, "--price", "deepseek-v4-pro", "--purchase-usd", "40000"],
-    "fast-mode": ["llama-3.1-70b", "--weights", "fp8", "--system", "hgx-b200"],
+    "fast-mode": ["llama-3.1-70b", "--weights", "fp8", "--system", "hgx-b200", "--times", "2"],
     "implied": ["gpt-6-sol"],
     "fleet": EIGHT,
     "lifetime": ["deepseek-v3"],

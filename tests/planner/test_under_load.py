@@ -111,7 +111,8 @@ def test_one_request_at_a_time_waits_for_nobody() -> None:
     load = loaded(np.array([1]), CHAT)
     step_s = float(where.decode_s(1, CHAT.middle))
     assert load.tpot_s[0] == pytest.approx(step_s / where.fitted.serving.tokens_per_step)
-    assert load.ttft_s[0] == pytest.approx(where.prefill_s(CHAT.new) + step_s + where.fitted.serving.request_s)
+    outside_s = where.fitted.serving.steps_before * step_s + where.fitted.serving.request_s
+    assert load.ttft_s[0] == pytest.approx(where.prefill_s(CHAT.new) + outside_s)
 
 
 @pytest.mark.parametrize("fitted", [False, True])
@@ -172,7 +173,7 @@ def test_prompts_make_tokens_dearer_and_both_kinds_are_tried() -> None:
     alone, served = (pareto_report(*args, load, FITS, 50, 8).best_at_slo for load in (CHAT.middle, CHAT))
     assert alone is not None
     assert served is not None
-    assert served.throughput_tokens_per_s_per_chip < 0.8 * alone.throughput_tokens_per_s_per_chip
+    assert served.throughput_tokens_per_s_per_chip < 0.85 * alone.throughput_tokens_per_s_per_chip
     assert {sweep.kind for sweep in swept(CHAT)} == {"mixed", "split"}
     assert (alone.kind, alone.ttft_s) == ("decode", None)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ from headway.catalog import CatalogError, Figure
 from headway.roofline import Coefficients, calibrated_cost, coefficients, floor_cost
 from headway.roofline.calibrated import calibrated_energy_j
 from headway.roofline.serving import operations_s
-from headway.roofline.terms import launches, step_terms
+from headway.roofline.terms import expert_missed, experts_left, launches, step_terms
 from tests.arithmetic.models import catalog, model
 
 SYSTEM = "hgx-h100"
@@ -118,11 +118,38 @@ def test_experts_dealt_out_are_asked_unevenly() -> None:
     assert added[0] > 5 * added[1] > 0
 
 
+def test_tokens_that_follow_others_read_fewer_experts() -> None:
+    """8 of 128 are asked by one token, 8 x (2 - 1/16) by two that choose for themselves, all by very many."""
+    shape, system = model("qwen3-30b-a3b"), catalog().system(SYSTEM)
+    step = decode(spans(shape), np.array([1, 2, 16, 100_000]), 1)
+    work = step_work(shape, step)
+    experts = replace(work, ops=tuple(op for op in work.ops if op.part == "experts"), transfers=())
+    alike, half, free = (
+        calibrated_cost(experts, step, system, Coefficients(expert_variety=variety)).memory_s
+        for variety in (0.0, 0.5, 1.0)
+    )
+    left = experts_left(np.array([1.0, 2.0, 16.0, 1e5]), expert_missed(work), 0.5)
+    assert left[[0, 3]] == pytest.approx([1.0, 1.0])
+    assert left[1] == pytest.approx((1 - (15 / 16) ** 1.5) / (1 - (15 / 16) ** 2))
+    assert half / free == pytest.approx(left)
+    assert alike[:2] / free[:2] == pytest.approx([1.0, 1 / (2 - 1 / 16)])
+    assert (np.diff(half) > 0).all()
+
+
+def test_a_model_without_experts_has_none_to_choose() -> None:
+    shape, system = model("llama-3.1-8b"), catalog().system(SYSTEM)
+    step = decode(spans(shape), np.array([1, 64]), 1000)
+    work = step_work(shape, step)
+    one, other = (calibrated_cost(work, step, system, Coefficients(expert_variety=v)).step_s for v in (0.1, 1.0))
+    assert np.array_equal(one, other)
+
+
 @pytest.mark.parametrize("name", ["llama-3.1-8b", "qwen3-30b-a3b", "deepseek-v3"])
 def test_columns_of_a_fit_price_a_step_as_its_operations_do(name: str) -> None:
     """Products of one kind are summed before compute and memory are compared: never more, and little less."""
     shape, system, cut = model(name), catalog().system(SYSTEM), Parallelism(tensor=8)
     c = Coefficients(0.6, 0.3, 0.4, 0.8, half_rows=60, bandwidth_efficiency=0.8, expert_bandwidth_efficiency=0.6)
+    c = replace(c, expert_variety=0.5)
     step = decode(spans(shape), np.array([1, 16, 256, 2048]), np.array([1000, 1000, 4000, 500]))
     work = step_work(shape, step, precision("fp8"), cut, domain=8)
     cost = calibrated_cost(work, step, system, c, cut)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +16,9 @@ from headway.arithmetic.work import step_work
 from headway.catalog import CatalogError, load_catalog
 from headway.roofline import calibration
 from headway.roofline.coefficients import NAMES, PRIORS
-from headway.roofline.fit import fit
+from headway.roofline.fit import _columns, _normal, fit
 from headway.roofline.pooled import Pooled, unfitted
-from headway.roofline.serving import Served, joined, served_s
+from headway.roofline.serving import Served, joined, operations_s, served_s
 from headway.roofline.terms import step_terms
 from tests.arithmetic.models import catalog, model
 
@@ -113,10 +114,50 @@ def test_an_engine_that_launches_one_by_one_is_bound_by_its_host() -> None:
     assert 0.02 < found["host_s"][0] < 0.04
 
 
+@pytest.mark.parametrize("variety", [0.3, 0.9])
+def test_how_alike_tokens_choose_experts_is_found(variety: float) -> None:
+    group = runs(("qwen3-30b-a3b", "gpt-oss-20b"))
+    group = group.take(np.flatnonzero(~group.first))
+    tags = [{}] * len(group)
+    truth = made_up(expert_variety=math.log(variety / (1 - variety)) - math.log(0.6 / 0.4))
+    found = fit(group, tags, served_s(group, truth.resolved(tags)), np.full(len(group), SURE)).resolved(tags)
+    assert found["expert_variety"][0] == pytest.approx(variety, abs=0.1)
+
+
+def test_kinds_of_rows_make_the_equations_that_rows_make() -> None:
+    random = np.random.default_rng(0)
+    tags = [{"engine": random.choice(["a", "b"]), "chip": random.choice(["x", "y"])} for _ in range(40)]
+    columns, slopes, residual = _columns(tags), random.normal(size=(40, len(NAMES))), random.normal(size=40)
+    jacobian = slopes[:, columns.name] * columns.member[columns.kind]
+    normal, gradient = _normal(columns, slopes, residual)
+    assert len(columns.rows) <= 4
+    assert normal == pytest.approx(jacobian.T @ jacobian)
+    assert gradient == pytest.approx(jacobian.T @ residual)
+
+
+def test_a_step_carries_the_prompts_that_it_takes_in() -> None:
+    """Few prompts ride in full; of many, a step takes a chunk's share of one, however many wait."""
+    group = served("llama-3.1-8b", 1, [1, 4, 100_000, 200_000], first=False)
+    values = made_up().resolved([{}] * len(group))
+    values["mixing"], values["chunk_tokens"] = np.ones(4), np.full(4, 500.0)
+    mixed_s = served_s(group, values) - served_s(replace(group, unmixed=np.ones(4, bool)), values)
+    prompt_s = operations_s(group.prompts, values)
+    assert mixed_s[0] == 0
+    assert mixed_s[1] == pytest.approx(3 / 1000 * prompt_s[1], rel=1e-3)
+    assert mixed_s[2:] == pytest.approx(0.5 * prompt_s[2:], rel=1e-3)
+
+
+def test_a_first_token_waits_for_the_steps_planned_ahead() -> None:
+    first, later = (served("llama-3.1-8b", 1, [1], is_first) for is_first in (True, False))
+    one, three = (unfitted().resolved([{}]) | {"steps_before": np.array([steps])} for steps in (1.0, 3.0))
+    step_s = served_s(later, one) * one["tokens_per_step"]
+    assert served_s(first, three) - served_s(first, one) == pytest.approx(2 * step_s)
+
+
 def test_what_the_data_cannot_tell_stays_at_its_prior() -> None:
     group = runs(("llama-3.1-8b",))
     found = fit(group, [{}] * len(group), served_s(group, unfitted().resolved([{}] * len(group))) * 1.5)
-    for name in ("expert_layer_s", "expert_round_s", "fp4_efficiency", "imbalance"):
+    for name in ("expert_variety", "expert_layer_s", "expert_round_s", "fp4_efficiency", "imbalance"):
         assert found.shared[NAMES.index(name)] == pytest.approx(unfitted().shared[NAMES.index(name)])
 
 

@@ -59,6 +59,8 @@ class StepWork:
     expert_layers: int
     experts_active: int = 0
     """Routed experts that a token passes through, where layers differ in it the most."""
+    experts_total: int = 0
+    """Of how many, in that layer."""
 
     def total(self, field: str, part: Part | None = None) -> FloatArray:
         """Sum of one of Op's array fields, over one part or all."""
@@ -98,9 +100,9 @@ def step_work(
         ops.extend(_layer_ops(layer, layers, model, shape, precision, cut, imbalance))
     ops.extend(_table_ops(model, shape, precision, cut))
     expert_layers = sum(layers for layer, layers in model.layer_counts if layer.feed_forward.experts)
-    active = max((e.active for layer, _ in model.layer_counts if (e := layer.feed_forward.experts)), default=0)
+    experts = [(e.active, e.total) for layer, _ in model.layer_counts if (e := layer.feed_forward.experts)]
     transfers = step_transfers(model, shape, precision, cut, imbalance, domain)
-    return StepWork(tuple(ops), transfers, len(model.layers), expert_layers, active)
+    return StepWork(tuple(ops), transfers, len(model.layers), expert_layers, *max(experts, default=(0, 0)))
 
 
 def _check_spans(model: ModelShape, shape: StepShape) -> None:

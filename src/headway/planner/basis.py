@@ -20,12 +20,12 @@ _FLOOR_TPOT = (
     "weights are read once for both"
 )
 _FITTED_TPOT = (
-    "mixed: TPOT = step / tokens a step + w / (1 + w / most): w = mixing x (batch - 1) / output x a prompt's time, "
-    "most = chunk / new tokens x a prompt's time"
+    "mixed: TPOT = step / tokens a step + w / sqrt(1 + (w / most)^2): w = mixing x (batch - 1) / output x a prompt's "
+    "time, most = chunk / new tokens x a prompt's time"
 )
 _SERVED = (
-    "TTFT = prompt's step + the step under way + wait for the prompts before it (closed queue of the batch) + what a "
-    "request takes outside of steps",
+    "TTFT = prompt's step + the step under way (a fit: as many as it says) + wait for the prompts before it "
+    "(closed queue of the batch) + what a request takes outside of steps",
     "mixed: throughput = batch x output / there / chips (Little's law); there = TTFT + (output - 1) x TPOT, and with a "
     "fit at least batch x a prompt's time + output x step",
     "split: TPOT = step; TTFT = prompt's step + u / (2 (1 - u)) x prompt's time (M/D/1) + KV of a chip / link; "

@@ -18,7 +18,7 @@ from headway.roofline.coefficients import PRIORS, Coefficients, Serving
 from headway.roofline.cost import StepCost
 from headway.roofline.floor import rate_flops_per_s, transfer_s
 from headway.roofline.serving import beside
-from headway.roofline.terms import expert_spread, launches, op_kind, rounds
+from headway.roofline.terms import expert_missed, expert_spread, experts_left, launches, op_kind, rounds
 
 _SHARES = tuple(name for name, prior in PRIORS.items() if prior.share and name.endswith("efficiency"))
 Values = TypeVar("Values", Coefficients, Serving)
@@ -85,9 +85,12 @@ def calibrated_cost(
     cut = cut or Parallelism()
     rows = np.maximum(shape.local_tokens(cut.data, cut.context), 1.0)
     busiest = 1 + c.imbalance * expert_spread(work, shape, cut)
+    read = experts_left(np.asarray(shape.tokens, np.float64), expert_missed(work), c.expert_variety)
     compute_s, memory_s, busy_s = (np.zeros(np.shape(rows)) for _ in range(3))
     for op in work.ops:
-        op_compute_s, op_memory_s = (x * (busiest if op.part == "experts" else 1) for x in _op_s(op, rows, system, c))
+        op_compute_s, op_memory_s = _op_s(op, rows, system, c)
+        if op.part == "experts":
+            op_compute_s, op_memory_s = op_compute_s * busiest, op_memory_s * busiest * read
         compute_s, memory_s = compute_s + op_compute_s, memory_s + op_memory_s
         exposed_s = (1 - c.overlap) * np.minimum(op_compute_s, op_memory_s)
         busy_s = busy_s + np.maximum(op_compute_s, op_memory_s) + exposed_s

@@ -22,6 +22,8 @@ class Coefficients:
     fp4_efficiency: float = 1.0
     imbalance: float = 0.0
     """Of the spread that experts dealt out to chips would have if tokens chose at random, how much is seen."""
+    expert_variety: float = 1.0
+    """Of a step's tokens, how many choose experts for themselves; the others follow one of these."""
     half_rows: float = 0.0
     """Rows at which a matrix product reaches half of its efficiency."""
     overlap: float = 1.0
@@ -75,6 +77,8 @@ class Serving:
     """More than 1 where drafted tokens are accepted."""
     prompt_launch_s: float = 0.0
     """What an operation takes in a prompt's step beyond launch_s: kernels are launched one by one there."""
+    steps_before: float = 1.0
+    """Decode steps that pass before a request's first token: the one under way, and all else that grows as they do."""
     prompt_factor: float = 1.0
     """A prompt's step against what the step's coefficients say."""
 
@@ -110,6 +114,7 @@ PRIORS: dict[str, Prior] = {
     "expert_layer_s": Prior(2e-5, 1.0),
     "host_s": Prior(5e-4, 0.7),
     "host_sequence_s": Prior(5e-6, 1.0),
+    "expert_variety": Prior(0.6, 1.0, True),
     "mixing": Prior(1.0, 0.7),
     "request_s": Prior(2e-2, 0.5),
     "chunk_tokens": Prior(8192, 0.5),
@@ -119,6 +124,7 @@ PRIORS: dict[str, Prior] = {
     "tokens_per_step": Prior(1.0, 0.02),
     "prompt_launch_s": Prior(1e-5, 1.5),
     "prompt_factor": Prior(1.0, 0.1),
+    "steps_before": Prior(2.0, 0.7),
 }
 """The numbers that a fit moves, in order."""
 NAMES = tuple(PRIORS)

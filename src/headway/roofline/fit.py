@@ -23,11 +23,17 @@ _NUDGE = 1e-5
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """The P numbers that a fit moves: number p adds to coefficient `name[p]` of the rows where `member[p]` is true."""
+    """The P numbers that a fit moves: number p adds to coefficient `name[p]` of the kinds of rows where `member[:, p]`
+    is true. Rows with the same tags are of one kind and share all coefficients.
+    """
 
     name: Indices
     member: npt.NDArray[np.bool_]
-    """[N, P]"""
+    """[K, P]"""
+    rows: tuple[Indices, ...]
+    """Of each kind."""
+    kind: Indices
+    """[N]"""
     penalty: FloatArray
     mean: FloatArray
     """Where a number is expected, and starts."""
@@ -43,12 +49,17 @@ def fit(served: Served, tags: Sequence[Tags], measured_s: FloatArray, weight: Fl
     numbers, steady = columns.mean, root
     for steps in (20, 8, 8):
         numbers = _least_squares(served, columns, target, steady, numbers, steps)
-        residual = np.log(served_s(served, natural(_scale(columns, numbers)))) - target
+        residual = _predicted(served, columns, numbers) - target
         steady = root / (1 + (residual / OUTLIER) ** 2) ** 0.5
     return _pooled(columns, numbers)
 
 
 def _columns(tags: Sequence[Tags], factors: Sequence[Factor] = FACTORS) -> _Columns:
+    places: dict[tuple[tuple[str, str], ...], list[int]] = {}
+    for i, tag in enumerate(tags):
+        places.setdefault(tuple(sorted(tag.items())), []).append(i)
+    kinds = [dict(kind) for kind in places]
+    rows = tuple(np.array(place, np.int64) for place in places.values())
     names: list[int] = []
     members: list[npt.NDArray[np.bool_]] = []
     penalties: list[float] = []
@@ -56,12 +67,12 @@ def _columns(tags: Sequence[Tags], factors: Sequence[Factor] = FACTORS) -> _Colu
     keys: list[tuple[str, str] | None] = []
     for j, prior in enumerate(PRIORS.values()):
         names.append(j)
-        members.append(np.ones(len(tags), bool))
+        members.append(np.ones(len(kinds), bool))
         penalties.append(NOISE / prior.deviation)
         means.append(0.0)
         keys.append(None)
     for factor in factors:
-        levels = [tag.get(factor.name) for tag in tags]
+        levels = [tag.get(factor.name) for tag in kinds]
         for level in sorted({level for level in levels if level is not None} | set(factor.means)):
             member = np.array([each == level for each in levels])
             for name in factor.moves:
@@ -70,10 +81,16 @@ def _columns(tags: Sequence[Tags], factors: Sequence[Factor] = FACTORS) -> _Colu
                 penalties.append(NOISE / factor.deviation)
                 means.append(factor.means.get(level, 0.0))
                 keys.append((factor.name, level))
-    return _Columns(np.array(names), np.stack(members, 1), np.array(penalties), np.array(means), tuple(keys))
+    kind = np.empty(len(tags), np.int64)
+    for k, place in enumerate(rows):
+        kind[place] = k
+    return _Columns(
+        np.array(names), np.stack(members, 1), rows, kind, np.array(penalties), np.array(means), tuple(keys)
+    )
 
 
 def _scale(columns: _Columns, numbers: FloatArray) -> FloatArray:
+    """[K, J]"""
     scale = np.tile(np.array(STARTS), (len(columns.member), 1))
     for j in range(len(NAMES)):
         mine = columns.name == j
@@ -87,10 +104,10 @@ def _least_squares(
     """Levenberg-Marquardt on the normal equations; the priors are part of them."""
     damping, cost = 1e-2, _cost(served, columns, target, root, numbers)
     for _ in range(steps):
-        predicted, slopes = _slopes(served, _scale(columns, numbers))
-        jacobian = (root[:, None] * slopes[:, columns.name]) * columns.member
-        gradient = jacobian.T @ (root * (predicted - target)) + columns.penalty**2 * (numbers - columns.mean)
-        normal = jacobian.T @ jacobian + np.diag(columns.penalty**2)
+        predicted, slopes = _slopes(served, columns, numbers)
+        normal, gradient = _normal(columns, root[:, None] * slopes, root * (predicted - target))
+        normal += np.diag(columns.penalty**2)
+        gradient += columns.penalty**2 * (numbers - columns.mean)
         before = cost
         for _ in range(8):
             step = np.linalg.solve(normal + damping * np.diag(np.diag(normal)), -gradient)
@@ -105,21 +122,44 @@ def _least_squares(
     return numbers
 
 
+def _normal(columns: _Columns, slopes: FloatArray, residual: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Of the Jacobian [N, P] that slopes [N, J] to each coefficient stand for: its square [P, P], and times `residual`
+    [P]. Kind by kind, as all rows of a kind have the same columns.
+    """
+    count = len(columns.name)
+    normal, gradient = np.zeros((count, count)), np.zeros(count)
+    for member, rows in zip(columns.member, columns.rows, strict=True):
+        mine = np.flatnonzero(member)
+        to = columns.name[mine]
+        normal[np.ix_(mine, mine)] += (slopes[rows].T @ slopes[rows])[np.ix_(to, to)]
+        gradient[mine] += (slopes[rows].T @ residual[rows])[to]
+    return normal, gradient
+
+
 def _cost(served: Served, columns: _Columns, target: FloatArray, root: FloatArray, numbers: FloatArray) -> float:
-    residual = root * (np.log(served_s(served, natural(_scale(columns, numbers)))) - target)
+    residual = root * (_predicted(served, columns, numbers) - target)
     return float(residual @ residual + ((columns.penalty * (numbers - columns.mean)) ** 2).sum())
 
 
-def _slopes(served: Served, scale: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _predicted(served: Served, columns: _Columns, numbers: FloatArray) -> FloatArray:
+    """[N] logarithms."""
+    return np.log(served_s(served, _of_rows(columns, _scale(columns, numbers))))
+
+
+def _of_rows(columns: _Columns, scale: FloatArray) -> dict[str, FloatArray]:
+    return {name: values[columns.kind] for name, values in natural(scale).items()}
+
+
+def _slopes(served: Served, columns: _Columns, numbers: FloatArray) -> tuple[FloatArray, FloatArray]:
     """ln of the prediction [N], and its derivative to each coefficient [N, J] on the fit's scale."""
-    values = natural(scale)
+    scale = _scale(columns, numbers)
+    values = _of_rows(columns, scale)
+    nudged = natural(scale + _NUDGE)
     whole = busy(served, values)
     predicted = np.log(served_s(served, values, whole))
-    slopes = np.empty_like(scale)
+    slopes = np.empty((len(served), len(NAMES)))
     for j, name in enumerate(NAMES):
-        nudged = scale.copy()
-        nudged[:, j] += _NUDGE
-        changed = natural(nudged)
+        changed = values | {name: nudged[name][columns.kind]}
         slopes[:, j] = np.log(served_s(served, changed, None if name in IN_STEPS else whole)) - predicted
     return predicted, slopes / _NUDGE
 

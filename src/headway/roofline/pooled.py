@@ -17,7 +17,7 @@ from headway.roofline.coefficients import NAMES, PRIORS, STARTS
 _STEP = NAMES[:18]
 _LAUNCHED = ("launch_s", "round_s", "host_s", "host_sequence_s", "prompt_launch_s")
 """What an engine's software decides the most: captured graphs or kernels one by one, overlapped scheduling or not."""
-_FIRST = ("request_s", "queue", "burst")
+_FIRST = ("request_s", "steps_before", "queue", "burst")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +34,14 @@ class Factor:
 
 
 FACTORS = (
-    Factor("engine", (*(name for name in _STEP if name not in _LAUNCHED), "mixing", "chunk_tokens", "request_s"), 0.4),
+    Factor("engine", tuple(name for name in _STEP if name not in _LAUNCHED), 0.4),
+    Factor("engine", ("mixing", "chunk_tokens", "request_s", "steps_before"), 0.4),
     Factor("engine", _LAUNCHED, 0.5),
     Factor("launching", ("host_s",), 0.5, {"one by one": 4.0}),
     Factor("chip", _STEP, 0.3),
     Factor("engine and chip", _STEP, 0.2),
-    Factor("protocol", ("mixing", "waiting", "host_s", "host_sequence_s"), 0.7),
+    Factor("protocol", ("mixing", "waiting"), 0.7),
+    Factor("protocol", ("host_s", "host_sequence_s"), 0.5),
     Factor("client", _FIRST, 0.7),
     Factor("mode", (*_FIRST, "host_s"), 1.0),
     Factor("mode", ("launch_s", "layer_s", "round_s", "expert_round_s", "expert_layer_s"), 0.3),

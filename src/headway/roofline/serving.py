@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headway.arithmetic.experts import FloatArray
-from headway.roofline.terms import Indices, Terms, side_by_side
+from headway.roofline.terms import Indices, Terms, experts_left, side_by_side
 
 Values = Mapping[str, FloatArray]
 """[N] or scalar, by the coefficient's name."""
@@ -22,6 +22,7 @@ IN_STEPS = (
     "fp8_efficiency",
     "fp4_efficiency",
     "imbalance",
+    "expert_variety",
     "half_rows",
     "bandwidth_efficiency",
     "expert_bandwidth_efficiency",
@@ -101,7 +102,8 @@ def operations_s(t: Terms, c: Values) -> FloatArray:
     reached = reached * np.where(t.kind == 2, 1.0, filled[:, None])
     memory = by_kind("bandwidth_efficiency", "expert_bandwidth_efficiency", "attention_bandwidth_efficiency")
     busiest = np.where(t.kind == 1, (1 + c["imbalance"] * t.spread)[:, None], 1.0)
-    return np.asarray((busiest * np.maximum(t.compute_s / reached, t.memory_s / memory)).sum(1))
+    read = np.where(t.kind == 1, experts_left(t.tokens, t.missed, c["expert_variety"])[:, None], 1.0)
+    return np.asarray((busiest * np.maximum(t.compute_s / reached, read * t.memory_s / memory)).sum(1))
 
 
 def served_s(s: Served, c: Values, b: Busy | None = None) -> FloatArray:
@@ -109,8 +111,8 @@ def served_s(s: Served, c: Values, b: Busy | None = None) -> FloatArray:
 
     In a steady state each request that decodes `output_tokens` sees as many other prompts begin as there are other
     requests, so each of its steps carries (n - 1) / output_tokens prompts on the average, as far as a step takes them
-    in and unless they are computed elsewhere. Its first token waits for the step under way, for the prompts before it,
-    and for its own.
+    in and unless they are computed elsewhere. Its first token waits for the step under way and what else
+    grows with steps, for the prompts before it, and for its own.
     """
     b = b or busy(s, c)
     others = np.maximum(s.in_flight - 1, 0)
@@ -121,12 +123,12 @@ def served_s(s: Served, c: Values, b: Busy | None = None) -> FloatArray:
     prompts_s = c["prompt_factor"] * (b.prompts_s + _network_s(s.prompts, c)) / s.prompts_each
     wanted_s = c["mixing"] * others / s.output_tokens * prompts_s
     most_s = c["chunk_tokens"] / s.prompt_tokens * prompts_s
-    mixed_s = np.where(s.unmixed, 0.0, wanted_s / (1 + wanted_s / most_s))
+    mixed_s = np.where(s.unmixed, 0.0, wanted_s / np.hypot(1.0, wanted_s / most_s))
     tpot_s = step_s / c["tokens_per_step"] + mixed_s
     decode_s = s.output_tokens * tpot_s
     before_s = _queue_s(c["queue"] * prompts_s, others, decode_s) + c["burst"] * others * prompts_s
     room_s = c["waiting"] * s.waiting / s.in_flight * decode_s
-    ttft_s = prompt_s + np.where(s.alone, 0.0, c["request_s"] + step_s + before_s + room_s)
+    ttft_s = prompt_s + np.where(s.alone, 0.0, c["request_s"] + c["steps_before"] * step_s + before_s + room_s)
     return np.where(s.first, ttft_s, tpot_s)
 
 

@@ -7,6 +7,7 @@ Works of different models and systems stand side by side in one table, so that a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -52,6 +53,10 @@ class Terms:
     """[N] by how much the busiest chip's experts are asked beyond the mean, if tokens chose at random; 0: no chip has
     experts of its own.
     """
+    tokens: FloatArray
+    """[N] of all chips."""
+    missed: FloatArray
+    """[N] logarithm of the chance that a token does not ask for an expert; 0: there are none, or it asks for all."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -100,6 +105,8 @@ def step_terms(work: StepWork, shape: StepShape, system: System, cut: Parallelis
         each(work.expert_layers),
         each(shape.sequences * shape.busiest_share(cut.data)),
         each(expert_spread(work, shape, cut)),
+        each(shape.tokens),
+        each(expert_missed(work)),
     )
 
 
@@ -116,6 +123,19 @@ def expert_spread(work: StepWork, shape: StepShape, cut: Parallelism) -> FloatAr
         return np.zeros(np.shape(shape.tokens))
     mean = np.maximum(shape.tokens * work.experts_active / cut.expert, 1e-9)
     return np.asarray(np.minimum(np.sqrt(2 * np.log(cut.expert) / mean), cut.expert - 1.0))
+
+
+def expert_missed(work: StepWork) -> float:
+    return math.log1p(-work.experts_active / work.experts_total) if work.experts_active < work.experts_total else 0.0
+
+
+def experts_left(tokens: FloatArray, missed: FloatArray | float, variety: FloatArray | float) -> FloatArray:
+    """Of the experts touched if all tokens chose at random, the share touched if one of them and `variety` of the
+    others do, and the rest follow: near 1 for one token and for very many.
+    """
+    many = np.maximum(tokens, 1.0)
+    own, touched = np.expm1(missed * (1 + variety * (many - 1))), np.expm1(missed * many)
+    return np.divide(own, touched, out=np.ones(np.shape(touched)), where=touched < 0)
 
 
 def rounds(t: Transfer) -> int:
