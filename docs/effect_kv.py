@@ -40,13 +40,11 @@ def _tiers(v: Any, size: float) -> Row:
     tiers = tuple(tier(*part) for part in MEMORIES[v["memory"]])
     work = Agentic("coding_agent", round(64 * size), rate_per_s=0.1, max_context=100_000)
     s = simulate(setup(block_size=BLOCK, tiers=tiers), work.workload(0))
-    gpu_usd = s.cost_usd or 0.0
-    tier_usd = sum(use.cost_usd or 0.0 for use in s.kv)
     return figures(s) | {
         "idle_bytes": sum(use.mean_idle_bytes for use in s.kv),
         "loaded": sum(use.loaded_tokens for use in s.kv) / s.input_tokens,
         "computed": s.input_tokens - s.reused_tokens,
-        "tier_share": tier_usd / gpu_usd if gpu_usd else 0.0,
+        "tier_share": (s.tier_usd or 0.0) / s.chip_usd if s.chip_usd else 0.0,
     }
 
 

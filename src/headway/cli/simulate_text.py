@@ -14,8 +14,9 @@ import click
 
 from headway.cli.si import plain, seconds, si
 from headway.simulator.kv_use import KVUse
+from headway.simulator.pool_use import PoolSummary
 from headway.simulator.replay import Replayed
-from headway.simulator.results import PoolSummary, Quantiles, Summary
+from headway.simulator.results import Quantiles, Summary
 from headway.simulator.what_if import WhatIf
 
 EVERY = 64
@@ -80,13 +81,12 @@ def show_summary(described: dict[str, Any], summary: Summary, as_json: bool) -> 
     for use in s.kv if len(s.kv) > 1 else ():
         _line(f"KV in {use.memory}", _kept(use, s.input_tokens))
     _line("energy", _energy(s.energy_j, s.energy_j_per_output_token))
-    _line("cost", _cost(s.cost_usd, s.usd_per_mtok_output))
+    _line("cost", _cost(s))
     if len(s.pools) > 1:
         for pool in s.pools:
             _line("pool", _pool(pool))
-    click.echo(
-        f"  steps: {d['cost_model']}; energy: chips at their power limit while busy; cost: all chips, all the time"
-    )
+    paid = "all chips and tiers" if len(s.kv) > 1 else "all chips"
+    click.echo(f"  steps: {d['cost_model']}; energy: chips at their power limit while busy; cost: {paid}, all the time")
     if "energy_of_a_call" in d:
         click.echo(f"  energy of a call in --out: {d['energy_of_a_call']}")
     for word, meaning in MEANINGS.items():
@@ -194,8 +194,13 @@ def _energy(total_j: float | None, each_j: float | None) -> str:
     return f"{si(total_j, 'J', 3)}{each}"
 
 
-def _cost(total_usd: float | None, each_usd: float | None) -> str:
-    if total_usd is None:
+def _cost(s: Summary) -> str:
+    """Of chips and memory: what is not known of one of the two is not left out."""
+    if s.chip_usd is None:
         return "unknown: no price published"
-    each = "" if each_usd is None else f", {plain(each_usd, 'USD')} a million tokens"
-    return f"{plain(total_usd, 'USD')}{each}"
+    chips = f"chips {plain(s.chip_usd, 'USD')}"
+    if s.cost_usd is None or s.tier_usd is None:
+        return f"unknown: {chips}, no price published of a tier"
+    parts = f" ({chips}, memory {plain(s.tier_usd, 'USD')})" if s.tier_usd else ""
+    each = "" if s.usd_per_mtok_output is None else f", {plain(s.usd_per_mtok_output, 'USD')} a million tokens"
+    return f"{plain(s.cost_usd, 'USD')}{parts}{each}"

@@ -25,6 +25,7 @@ COLUMNS = {
     "good-share": "in SLO",
     "hit-rate": "cache hits",
     "usd": "USD/Mtok",
+    "tier-usd": "tiers' part",
     "energy": "J/token",
 }
 
@@ -57,10 +58,10 @@ def show_sweep(axes: Sequence[str], rows: Sequence[Row], total: int, as_json: bo
         click.echo(json.dumps(found, allow_nan=False))
         return
     results = [row.ended.result for row in rows if row.ended.result is not None]
-    measures = [MEASURES[name] for name in COLUMNS if any(MEASURES[name].of(result) is not None for result in results)]
-    heads = [*(axis.replace("-", " ") for axis in axes), *(COLUMNS[measure.name] for measure in measures)]
+    columns = _columns(results)
+    heads = [*(axis.replace("-", " ") for axis in axes), *columns]
     names = [[said(row.point.values[axis]) for axis in axes] for row in rows]
-    figures = [[_cell(measure, result) for measure in measures] for result in results]
+    figures = [[_cell(measure, result) for measure in columns.values()] for result in results]
     widths = [max(map(len, column)) for column in zip(heads[: len(axes)], *names, strict=True)]
     widths += [max(map(len, column)) for column in zip(heads[len(axes) :], *figures, strict=True)]
     click.echo(_line(heads, widths, len(axes)))
@@ -71,6 +72,19 @@ def show_sweep(axes: Sequence[str], rows: Sequence[Row], total: int, as_json: bo
         click.echo(_line([*name, *rest], widths, len(axes) + bool(error)))
         above = error or above
     click.echo(_summed(rows, results, total))
+
+
+def _columns(results: Sequence[Mapping[str, Any]]) -> dict[str, Measure]:
+    """By their heads, those of which any result has a figure; what tiers did only where there are any."""
+    tiers = dict.fromkeys(tier for result in results for tier in result.get("loaded_share", ()))
+    found: dict[str, Measure] = {}
+    for name, head in COLUMNS.items():
+        measure = MEASURES[name]
+        if any(measure.of(result) is not None for result in results) and (tiers or name != "tier-usd"):
+            found[head] = measure
+        if name == "hit-rate":
+            found |= {f"from {tier}": Measure("", ("loaded_share", tier), f"from {tier}", "%") for tier in tiers}
+    return found
 
 
 def _point(row: Row) -> dict[str, Any]:

@@ -22,6 +22,7 @@ _OTHERS = {
     "preemptions": ("preemptions", "preemptions", ""),
     "duration": ("duration_s", "duration", "s"),
     "usd": ("usd_per_mtok_output", "cost", "USD a million tokens"),
+    "tier-usd": ("tier_usd_per_mtok_output", "cost of tiers", "USD a million tokens"),
     "energy": ("energy_j_per_output_token", "energy", "J a token"),
 }
 

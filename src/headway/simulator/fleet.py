@@ -143,12 +143,12 @@ class Fleet:
     def _links(self, pool: Pool) -> TierLinks:
         return TierLinks(self.world, pool.tiers, pool.kv_block_bytes)
 
-    def kv_uses(self) -> tuple[KVUse, ...]:
-        """Of the run so far."""
+    def kv_uses(self, paid_s: float | None = None) -> tuple[KVUse, ...]:
+        """Of the run so far, as is what is paid for unless `paid_s` says otherwise."""
         now_ns = self.world.now_ns
         pools = (pool for pool in self.config.pools for _ in range(pool.num_replicas))
         memories = (replica.memory_use() for replica in self.replicas)
-        return kv_uses(zip(pools, self._tier_links, memories, strict=True), now_ns / 1e9)
+        return kv_uses(zip(pools, self._tier_links, memories, strict=True), now_ns / 1e9, paid_s)
 
     def of_pool(self, pool: int) -> list[Backend]:
         return [backend for backend in self.backends if backend.load.pool == pool]

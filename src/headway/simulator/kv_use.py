@@ -9,10 +9,9 @@ from dataclasses import dataclass, fields
 from headway.scheduler.contract import DEVICE
 from headway.scheduler.memory_use import MemoryUse
 from headway.simulator.links import TierLinks
+from headway.simulator.pool_use import HOUR_S
 from headway.simulator.pools import Pool
 from headway.simulator.price import added
-
-HOUR_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,25 +32,25 @@ class KVUse:
     failed_transfers: int
     """Loads from here and copies to here that did not arrive."""
     cost_usd: float | None
-    """Of all of the tier for the whole run. None: not known, or part of the replica's price."""
+    """Of all of the tier, from the first arrival to the last end. None: not known, or part of the replica's price."""
 
 
 Source = tuple[Pool, TierLinks, tuple[MemoryUse, ...]]
 """Of one replica."""
 
 
-def kv_uses(replicas: Iterable[Source], duration_s: float) -> tuple[KVUse, ...]:
-    """The device first, then tiers in the order of the first replica that has them."""
+def kv_uses(replicas: Iterable[Source], run_s: float, paid_s: float | None = None) -> tuple[KVUse, ...]:
+    """The device first, then tiers in the order of the first replica that has them. `paid_s` None: all of the run."""
     found: dict[str, list[KVUse]] = defaultdict(list)
     for pool, links, memories in replicas:
         for memory in memories:
-            found[memory.name].append(_use(pool, links, memory, duration_s))
+            found[memory.name].append(_use(pool, links, memory, run_s, run_s if paid_s is None else paid_s))
     return tuple(_total(name or "device", uses) for name, uses in found.items())
 
 
-def _use(pool: Pool, links: TierLinks, memory: MemoryUse, duration_s: float) -> KVUse:
+def _use(pool: Pool, links: TierLinks, memory: MemoryUse, run_s: float, paid_s: float) -> KVUse:
     size = pool.kv_block_bytes
-    over = size / (duration_s * 1e9) if duration_s else 0.0
+    over = size / (run_s * 1e9) if run_s else 0.0
     tier = next((tier for tier in pool.tiers if tier.name == memory.name), None)
     per_hour = None if tier is None else tier.usd_per_hour
     return KVUse(
@@ -63,7 +62,7 @@ def _use(pool: Pool, links: TierLinks, memory: MemoryUse, duration_s: float) -> 
         0.0 if memory.name == DEVICE else links.reads[memory.name].sent_bytes,
         0.0 if memory.name == DEVICE else links.writes[memory.name].sent_bytes,
         links.num_failed[memory.name],
-        None if per_hour is None else per_hour * duration_s / HOUR_S,
+        None if per_hour is None else per_hour * paid_s / HOUR_S,
     )
 
 

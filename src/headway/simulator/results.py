@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 
 from headway.simulator.executor import ModelledExecutor, bound_shares
 from headway.simulator.kv_use import KVUse
-from headway.simulator.price import Price, added
+from headway.simulator.pool_use import PoolSummary, PoolUse
+from headway.simulator.price import added
 from headway.simulator.record import Record
 from headway.simulator.token_gaps import TokenGaps
 
@@ -50,40 +51,6 @@ def quantiles(values: Iterable[float], scale: float = 1.0) -> Quantiles:
         return Quantiles(None, None, None, None, None)
     rank = [ordered[max(0, math.ceil(q * len(ordered)) - 1)] * scale for q in (0.5, 0.9, 0.99, 1.0)]
     return Quantiles(math.fsum(ordered) / len(ordered) * scale, *rank)
-
-
-@dataclass(frozen=True, slots=True)
-class PoolUse:
-    """What a pool's replicas did, and what one of them costs."""
-
-    name: str
-    chips_each: int
-    price: Price
-    """Of a replica."""
-    executors: Sequence[ModelledExecutor]
-    role: str = "mixed"
-    received_bytes: float = 0.0
-    failed_handovers: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class PoolSummary:
-    """As in `Summary`, of one pool."""
-
-    name: str
-    role: str
-    replicas: int
-    chips: int
-    steps: int
-    busy_s: float
-    busy_share: float
-    energy_j: float | None
-    cost_usd: float | None
-    charged_usd: float | None
-    received_bytes: float
-    """KV that was handed over to it."""
-    failed_handovers: int
-    """After which it computed instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,10 +105,16 @@ class Summary:
     """Of busy steps, every chip at its power limit."""
     energy_j_per_output_token: float | None
     cost_usd: float | None
-    """Of all chips for the whole duration."""
+    """Of all chips and all tiers for the whole duration. None: not known of one of them."""
+    chip_usd: float | None
+    tier_usd: float | None
     charged_usd: float | None
-    """The part that receipts carry; the rest is idle time."""
+    """The part that receipts carry, of the chips' busy time; the rest is idle time and tiers."""
     usd_per_mtok_output: float | None
+    tier_usd_per_mtok_output: float | None
+    """What tiers are of it."""
+    loaded_share: dict[str, float]
+    """By tier: share of prompt tokens whose KV came back from there."""
     handed_over_bytes: float
     """KV that replicas which only prefill sent to those that decode."""
     pools: tuple[PoolSummary, ...]
@@ -183,6 +156,11 @@ class Results:
     def num_records(self) -> int:
         return self._reasons.total()
 
+    @property
+    def duration_s(self) -> float:
+        """From the first arrival to the last end."""
+        return (self._last_ns - (self._first_ns or 0)) / 1e9
+
     def add(self, record: Record) -> None:
         self._reasons[record.reason] += 1
         self._first_ns = record.arrival_ns if self._first_ns is None else min(self._first_ns, record.arrival_ns)
@@ -216,11 +194,12 @@ class Results:
     ) -> Summary:
         executors, limited = [e for pool in pools for e in pool.executors], self.slo != Slo()
         total, ended = self._totals, len(self._e2e_ns)
-        duration_s = (self._last_ns - (self._first_ns or 0)) / 1e9
-        each = tuple(self._of_pool(number, pool, duration_s) for number, pool in enumerate(pools))
+        duration_s, charged_ns = self.duration_s, total.charged_ns
+        each = tuple(pool.summary(duration_s, charged_ns[number]) for number, pool in enumerate(pools))
         chips, busy_s = sum(pool.chips for pool in each), sum(pool.busy_s for pool in each)
         tpot_s = quantiles(self._tpot_ns, 1e-9)
         energy_j, cost_usd = added(p.energy_j for p in each), added(p.cost_usd for p in each)
+        tier_usd = added(p.tier_usd for p in each)
         return Summary(
             calls=self.num_records,
             finished=self._reasons["stop"],
@@ -252,34 +231,19 @@ class Results:
             busy_share=_ratio(busy_s, duration_s * len(executors)),
             bound_share=bound_shares([sum(column) for column in zip(*(e.bound_ns for e in executors), strict=True)]),
             busy_s=busy_s,
-            charged_s=total.charged_ns.total() / 1e9,
+            charged_s=charged_ns.total() / 1e9,
             energy_j=energy_j,
-            energy_j_per_output_token=None if energy_j is None else _each(energy_j, total.output),
+            energy_j_per_output_token=_each(energy_j, total.output),
             cost_usd=cost_usd,
+            chip_usd=added(p.chip_usd for p in each),
+            tier_usd=tier_usd,
             charged_usd=added(p.charged_usd for p in each),
-            usd_per_mtok_output=None if cost_usd is None else _each(cost_usd * 1e6, total.output),
+            usd_per_mtok_output=_each(cost_usd, total.output / 1e6),
+            tier_usd_per_mtok_output=_each(tier_usd, total.output / 1e6),
+            loaded_share={use.memory: _ratio(use.loaded_tokens, total.input) for use in kv[1:]},
             handed_over_bytes=sum(pool.received_bytes for pool in each),
             pools=each,
             kv=kv,
-        )
-
-    def _of_pool(self, number: int, pool: PoolUse, duration_s: float) -> PoolSummary:
-        executors, price = pool.executors, pool.price
-        busy_s = sum(e.device_ns + e.host_ns for e in executors) / 1e9
-        charged_s, held_s = self._totals.charged_ns[number] / 1e9, duration_s * len(executors)
-        return PoolSummary(
-            name=pool.name,
-            role=pool.role,
-            replicas=len(executors),
-            chips=pool.chips_each * len(executors),
-            steps=sum(e.num_steps for e in executors),
-            busy_s=busy_s,
-            busy_share=_ratio(busy_s, held_s),
-            energy_j=None if price.power_w is None else busy_s * price.power_w,
-            cost_usd=None if price.usd_per_s is None else held_s * price.usd_per_s,
-            charged_usd=None if price.usd_per_s is None else charged_s * price.usd_per_s,
-            received_bytes=pool.received_bytes,
-            failed_handovers=pool.failed_handovers,
         )
 
 
@@ -290,9 +254,9 @@ def _gap_quantiles(executors: list[ModelledExecutor]) -> Quantiles:
     return Quantiles(gaps.mean_s(), *(gaps.quantile_s(q) for q in (0.5, 0.9, 0.99, 1.0)))
 
 
-def _each(amount: float, tokens: int) -> float | None:
-    """None where there is no token to bear it."""
-    return amount / tokens if tokens else None
+def _each(amount: float | None, tokens: float) -> float | None:
+    """None where it is not known, or there is no token to bear it."""
+    return amount / tokens if amount is not None and tokens else None
 
 
 def _ratio(part: float, whole: float) -> float:

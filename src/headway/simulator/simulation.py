@@ -20,12 +20,13 @@ from headway.simulator.fleet import Fleet, FleetConfig
 from headway.simulator.handover import Parcel, Port
 from headway.simulator.kv_memory import USABLE, cache_group_blocks
 from headway.simulator.model_routes import ANY
+from headway.simulator.pool_use import PoolUse
 from headway.simulator.pools import Pool, Role
-from headway.simulator.price import Price
+from headway.simulator.price import Price, added
 from headway.simulator.queue_limits import QueueLimits
 from headway.simulator.record import Record
 from headway.simulator.regions import Regions
-from headway.simulator.results import PoolUse, Results, Slo, Summary
+from headway.simulator.results import Results, Slo, Summary
 from headway.simulator.split_time import FeedForwardSide, SplitTime
 from headway.simulator.staged_time import step_timer
 from headway.simulator.tier_memory import TierMemory, kv_block_bytes
@@ -187,6 +188,11 @@ class Setup:
         return mine if other is None else mine.plus(_price(other.system, other.chips))
 
     @property
+    def tier_usd_per_hour(self) -> float | None:
+        """Of all tiers of a replica."""
+        return added(tier.usd_per_hour for tier in self.tiers)
+
+    @property
     def chips(self) -> int:
         """Of a replica."""
         return self.cut.chips + (self.feed_forward.chips if self.feed_forward else 0)
@@ -274,7 +280,7 @@ def simulate(
         fleet.run(workload)
     except KeyboardInterrupt:
         interrupted = True
-    return results.summary(_uses(setup, fleet), interrupted, fleet.kv_uses(), fleet.num_failures)
+    return results.summary(_uses(setup, fleet), interrupted, fleet.kv_uses(results.duration_s), fleet.num_failures)
 
 
 def _uses(setup: Setup, fleet: Fleet) -> list[PoolUse]:
@@ -287,5 +293,6 @@ def _uses(setup: Setup, fleet: Fleet) -> list[PoolUse]:
         price = pool.replica_price
         parts = {"": pool.system.name, " in ": pool.region, " for ": pool.serves}
         name = "".join(word + value for word, value in parts.items() if value)
-        uses.append(PoolUse(name, pool.chips, price, executors, pool.role, received, failed))
+        tiers = pool.tier_usd_per_hour
+        uses.append(PoolUse(name, pool.chips, price, executors, pool.role, received, failed, tiers))
     return uses
