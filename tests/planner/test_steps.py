@@ -101,30 +101,6 @@ def test_memory_adds_up(name: str) -> None:
     assert report.fits == (report.unused_bytes >= 0)
 
 
-@pytest.mark.parametrize(("name", "context", "batch"), [("llama-3.1-70b", 8192, 32), ("deepseek-v3", 4096, 16)])
-def test_what_is_said_to_fit_fits(name: str, context: int, batch: int) -> None:
-    """Both the fewer sequences and the more chips that the refusal names."""
-    small = deployed(name, "gb200-nvl72", weights="bf16", tensor=1)
-    with pytest.raises(ShapeError, match=r"needs .* GB a chip, and .* are usable: .*--tensor (\d+) fits") as refused:
-        small.check_fits(context, batch)
-    tensor = int(str(refused.value).split("--tensor ")[1].split()[0])
-    deployed(name, "gb200-nvl72", weights="bf16", tensor=tensor).check_fits(context, batch)
-    full = deployed(name, "hgx-b200")
-    with pytest.raises(ShapeError, match=r"batch (\d+) fits") as refused:
-        full.check_fits(131_072, 512)
-    most = int(str(refused.value).split("batch ")[1].split()[0])
-    full.check_fits(131_072, most)
-    with pytest.raises(ShapeError):
-        full.check_fits(131_072, most + 1)
-
-
-def test_nothing_is_said_to_fit_that_does_not() -> None:
-    with pytest.raises(ShapeError) as refused:
-        deployed("kimi-k3", "rtx-4090-node", weights="bf16", tensor=1).check_fits(1024, 1)
-    assert "--tensor" not in str(refused.value)
-    assert "narrower --weights" in str(refused.value)
-
-
 @given(st.floats(0, 1), st.integers(0, 16))
 def test_tokens_of_a_step_are_a_geometric_sum(acceptance: float, drafts: int) -> None:
     got = tokens_per_step(acceptance, drafts)

@@ -10,7 +10,8 @@ from headway.arithmetic.cache import kv_bytes
 from headway.arithmetic.parallelism import Parallelism, weight_bytes_by_part
 from headway.arithmetic.shape import ShapeError
 from headway.catalog import CatalogError, System
-from headway.planner.deployment import FLOOR, USABLE, Deployment
+from headway.planner.deployment import FLOOR, Deployment
+from headway.planner.fitting import USABLE
 from headway.planner.uncertain import uncertain_figures
 from headway.roofline.split import FEED_FORWARD, MAX_MICRO_BATCHES, hop_link, hops_s, side_time
 

@@ -46,6 +46,8 @@ class DecodeReport:
     chips: int
     weight_format: str
     kv_format: str
+    would_fit: str
+    """In place of the first point that does not."""
     points: tuple[DecodePoint, ...]
     uncertain: tuple[str, ...]
     formulas: tuple[str, ...] = FORMULAS
@@ -83,6 +85,14 @@ def decode_report(where: Deployment, batches: Sequence[int], contexts: Sequence[
         where.cut.chips,
         where.precision.weights.name,
         where.precision.kv.name,
+        _would_fit(where, points),
         tuple(points),
         uncertain_figures(where.system),
     )
+
+
+def _would_fit(where: Deployment, points: Sequence[DecodePoint]) -> str:
+    point = next((point for point in points if not point.fits), None)
+    if point is None:
+        return "all fit"
+    return f"{point.batch} x {point.context_tokens:,} tokens: {where.would_fit(point.context_tokens, point.batch)}"

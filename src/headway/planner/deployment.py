@@ -14,11 +14,10 @@ from headway.arithmetic.shape import ModelShape, ShapeError
 from headway.arithmetic.step_shape import IntLike, StepShape, decode, prefill
 from headway.arithmetic.work import StepWork, step_work
 from headway.catalog import CatalogError, System
+from headway.planner.fitting import USABLE, Fitting
 from headway.planner.prompts import PromptCost, fitted_prompt, floor_prompt
 from headway.roofline import Calibration, MemoryPlan, StepCost, calibrated_cost, floor_cost, memory_plan
 
-USABLE = 0.9
-MAX_TENSOR = 256
 FLOOR = "floor: compute, memory and network each at the chip's peak, the longest of them counts"
 CALIBRATED = "steps as a real engine takes them, by a fit to measurements of this chip and engine"
 
@@ -130,24 +129,4 @@ class Deployment:
         )
 
     def would_fit(self, context: int, batch: int) -> str:
-        most, wide = self.memory(context, batch).max_batch, self._wider(context, batch)
-        ways = [f"batch {most} fits"] if most else []
-        ways += [f"--tensor {wide} fits"] if wide else []
-        ways += ["try narrower --weights or --kv, a shorter context, or a --system with more memory"]
-        return ", ".join(ways)
-
-    def _wider(self, context: int, batch: int) -> int | None:
-        """Smallest tensor parallelism within the scale-up domain that holds it."""
-        cut = self.cut
-        for tensor in range(cut.tensor + 1, min(self._room() * cut.tensor // cut.chips, MAX_TENSOR) + 1):
-            wide = Parallelism(tensor, cut.pipeline, 1, cut.data, cut.context)
-            try:
-                plan = memory_plan(self.model, self.system.chip, context, batch, self.precision, wide, USABLE)
-            except ShapeError:
-                continue
-            if plan.fits:
-                return tensor
-        return None
-
-    def _room(self) -> int:
-        return self.system.scaleup_chips if self.system.scaleup else 1
+        return ", ".join(Fitting(self.model, self.system, self.precision, self.cut, context, batch).ways())

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headway.arithmetic.parallelism import weight_bytes_by_part
-from headway.planner.deployment import USABLE, Deployment
+from headway.planner.deployment import Deployment
+from headway.planner.fitting import USABLE
 from headway.planner.uncertain import uncertain_figures
 
 FORMULAS = (

@@ -75,6 +75,8 @@ def prefix_report(
     usd_per_chip_hour: float | None,
     life_years: float,
 ) -> PrefixReport:
+    """Raises ShapeError if it does not fit."""
+    where.check_fits(tokens, 1)
     size = kv_bytes(where.model, tokens, where.precision)
     share = kv_bytes_per_chip(where.model, tokens, 1, where.precision, where.cut)
     recompute_s = where.prefill_s(tokens)

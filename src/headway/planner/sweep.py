@@ -14,7 +14,8 @@ from headway.arithmetic.parallelism import Parallelism, kv_bytes_per_chip, weigh
 from headway.arithmetic.shape import ModelShape
 from headway.arithmetic.spans import Ints
 from headway.catalog import System
-from headway.planner.deployment import USABLE, Deployment
+from headway.planner.deployment import Deployment
+from headway.planner.fitting import USABLE
 from headway.planner.lengths import Lengths
 from headway.planner.split import Flags, Pools, best_pools, split
 from headway.planner.under_load import Load, Steps, longest, mixed
