@@ -31,8 +31,10 @@ from statistics import mean, median
 from typing import Any
 
 from headway.engine.model_store import resolve_model
+from headway.simulator.changes import parse_changes
+from headway.simulator.logged_run import read_logged
 from headway.simulator.recorded import LoggedStep
-from headway.simulator.what_if import Run, parse_changes, read_logged, what_if
+from headway.simulator.what_if import Run, what_if
 from serving.trace_runs import make_trace, plain_tokens, real_run
 
 BASE = ("--max-running", "32", "--max-step-tokens", "256")
@@ -81,7 +83,7 @@ class Round:
 
 def a_round(folder: Path, change: str, number: int) -> Round:
     base, changed = log_of(folder, "base", number), log_of(folder, change, number)
-    fork = what_if(base, parse_changes(change), _no_system)
+    fork = what_if(base, parse_changes(change))
     return Round(
         before=measured(base),
         simulated=_means(fork.simulated),
@@ -184,10 +186,6 @@ def main() -> None:
         print(json.dumps({"load_average": os.getloadavg()[0], "rows": found}))
     else:
         show(found)
-
-
-def _no_system(name: str, max_step_tokens: int) -> Any:
-    raise AssertionError(f"no change here is to a system of {max_step_tokens} tokens a step, and {name} is none")
 
 
 if __name__ == "__main__":

@@ -247,7 +247,8 @@ def test_a_replay_refuses_what_it_does_not_read(tmp_path: Path) -> None:
     for options, unread in (
         (("--rate", "1", "--requests", "5"), "--rate, --requests"),
         (("--replicas", "2"), "--replicas"),
-        (("--system", "hgx-h100"), "--system"),
+        (("--weights", "fp8"), "--weights"),
+        (("--system", "hgx-h100", "--chunk", "64"), "--chunk"),
         (("--with", "chunk=64", "--model", "llama-3.1-8b"), "--model"),
         (("--with", "system=hgx-h100", "--kv", "fp8", "--chunk", "64"), "--chunk"),
     ):

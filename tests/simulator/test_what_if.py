@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from statistics import mean
+from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 from headway.arithmetic.spans import Span
-from headway.cli.simulate import simulate
 from headway.scheduler.config import CacheGroup, ConfigError, SchedulerConfig
 from headway.scheduler.contract import StepOutcome, StepPlan
 from headway.scheduler.request import Request
 from headway.scheduler.scheduler import Scheduler
 from headway.scheduler.step_log import Header, Recorder
+from headway.simulator.changes import changed, parse_changes
+from headway.simulator.logged_run import read_logged
+from headway.simulator.model_error import Errors, errors
 from headway.simulator.price import Price
 from headway.simulator.recorded import RecordedTimer, pairs_of
 from headway.simulator.step_time import Counts, Step, Steps
-from headway.simulator.what_if import changed, parse_changes, read_logged, what_if
+from headway.simulator.what_if import Machines, Taken, what_if
 from headway.workload.call import WorkloadError
 
 from .drive import MS
@@ -49,8 +50,10 @@ def device_ns(plan: StepPlan) -> int:
     return Machine().one((int(plan.counts.sum()), 0, 0, [pairs_of(plan)], [], [])).device_ns
 
 
-def real_run(config: SchedulerConfig) -> list[bytes]:
-    """Requests with ids of tokens, half of whose prompts is shared, on a clock that the machine moves."""
+def real_run(config: SchedulerConfig, repeated: bool = False) -> list[bytes]:
+    """Requests with ids of tokens, half of whose prompts is shared, on a clock that the machine moves. `repeated`: a
+    plan runs as often as it may.
+    """
     log: list[bytes] = []
     brain = Recorder(Scheduler(config), log.append, Header(1, config))
     rng = np.random.default_rng(3)
@@ -65,11 +68,13 @@ def real_run(config: SchedulerConfig) -> list[bytes]:
         if not isinstance(plan, StepPlan):
             now_ns = due[0][0]
             continue
-        took_ns = device_ns(plan)
-        now_ns += took_ns + MS // 2
-        brain.commit(StepOutcome(plan.number, np.ones(int(plan.samples.sum()), np.int64), device_ns=took_ns), now_ns)
+        steps = plan.repeats if repeated else 1
+        took_ns = sum(device_ns(replace(plan, starts=plan.starts + step)) for step in range(steps))
+        now_ns += took_ns + steps * MS // 2
+        drawn = np.ones(steps * int(plan.samples.sum()), np.int64)
+        brain.commit(StepOutcome(plan.number, drawn, steps=steps, device_ns=took_ns), now_ns)
         brain.take_ended()
-        now_ns += BETWEEN_NS
+        now_ns += steps * BETWEEN_NS
     return log
 
 
@@ -77,10 +82,6 @@ def logged(tmp_path: Path, config: SchedulerConfig = CONFIG) -> Path:
     path = tmp_path / "steps.jsonl"
     path.write_bytes(b"".join(real_run(config)))
     return path
-
-
-def no_system(name: str, max_step_tokens: int) -> RecordedTimer:
-    raise AssertionError(f"{name} was not asked for, nor {max_step_tokens}")
 
 
 def test_the_fit_finds_the_machine(tmp_path: Path) -> None:
@@ -96,11 +97,15 @@ def test_the_fit_finds_the_machine(tmp_path: Path) -> None:
 
 def test_with_the_steps_of_the_machine_it_is_the_logged_run(tmp_path: Path) -> None:
     """Each request to the time from a commit to the next plan, which is in the step there."""
-    found = what_if(logged(tmp_path), {"system": "itself"}, lambda *_: Machine())
+    found = what_if(logged(tmp_path), {"system": "itself"}, Machines(lambda _: Machine()))
     for name in ("ttft_s", "tpot_s", "e2e_s"):
         was, becomes = getattr(found.logged, name), getattr(found.changed, name)
         for quantile in ("mean", "p50", "p99", "max"):
             assert getattr(becomes, quantile) == pytest.approx(getattr(was, quantile), abs=1.01 * BETWEEN_NS / 1e9)
+
+
+def approx(*values: float) -> tuple[Any, ...]:
+    return tuple(pytest.approx(value) for value in values)
 
 
 def means_s(path: Path) -> tuple[float, float]:
@@ -119,7 +124,7 @@ def means_s(path: Path) -> tuple[float, float]:
 def test_the_predicted_difference_is_the_measured_one(tmp_path: Path, changes: str, other: SchedulerConfig) -> None:
     """The machine that was logged runs once more with the change: means differ as predicted, to 20% of the change."""
     path = logged(tmp_path)
-    found = what_if(path, parse_changes(changes), no_system)
+    found = what_if(path, parse_changes(changes))
     assert found.requests == 40
     assert found.simulated.ttft_s.mean == pytest.approx(found.logged.ttft_s.mean, rel=0.01)
     assert found.simulated.tpot_s.mean == pytest.approx(found.logged.tpot_s.mean, rel=0.01)
@@ -127,41 +132,116 @@ def test_the_predicted_difference_is_the_measured_one(tmp_path: Path, changes: s
     for name, was, measured in zip(("ttft_s", "tpot_s"), before, after, strict=True):
         predicted = getattr(found.changed, name).mean - getattr(found.simulated, name).mean
         assert predicted == pytest.approx(measured - was, rel=0.2, abs=0.02 * was)
-    each = sum(d.ttft_s for d in found.differences) / 40
+    each = sum(one.difference.ttft_s for one in found.by_request) / 40
     assert each == pytest.approx(found.changed.ttft_s.mean - found.simulated.ttft_s.mean)
 
 
+def test_a_model_that_is_the_machine_is_off_by_nothing(tmp_path: Path) -> None:
+    """But for the host time after the last step, which is not in the log, and that each request waits for the time
+    from a commit to the next plan, which is in the step there.
+    """
+    found = what_if(logged(tmp_path), {}, Machines(lambda _: Machine()))
+    error = found.model_error
+    assert error is not None
+    assert error.prompt_steps.number + error.decode_steps.number == found.steps
+    for steps in (error.prompt_steps, error.decode_steps):
+        assert steps.p90 == 0
+        assert steps.of_mean == pytest.approx(0, abs=2e-3)
+    assert error.tpot.median == pytest.approx(0, abs=1e-9)
+    assert error.ttft.number == found.requests
+    assert error.ttft.of_mean == pytest.approx(BETWEEN_NS / 1e9 / (found.logged.ttft_s.mean or 0), rel=1e-2)
+
+
+class Slower(Machine):
+    """By one half, device and host."""
+
+    def one(self, step: Counts) -> Step:
+        device_ns, host_ns, bound = super().one(step)
+        return Step(device_ns * 3 // 2, host_ns * 3 // 2, bound)
+
+
+def test_a_model_that_is_slower_is_off_by_as_much_and_differences_are_from_the_log(tmp_path: Path) -> None:
+    found = what_if(logged(tmp_path), {"system": "slower"}, Machines(lambda _: Slower()))
+    assert found.model_error is not None
+    for steps in (found.model_error.prompt_steps, found.model_error.decode_steps):
+        assert steps.median == steps.p90 == pytest.approx(0.5)
+        assert steps.of_mean == pytest.approx(0.5, rel=1e-2)
+    was, becomes = found.logged.ttft_s.mean, found.changed.ttft_s.mean
+    assert was is not None
+    assert becomes is not None
+    assert found.model_error.ttft.of_mean == pytest.approx(becomes / was - 1)
+    assert found.differences_from == "logged"
+    for one in found.by_request:
+        assert one.difference.e2e_s == pytest.approx(one.changed.e2e_s - one.logged.e2e_s)
+
+
+def test_of_a_plan_that_ran_several_times_the_step_in_the_middle_stands_for_all(tmp_path: Path) -> None:
+    path = tmp_path / "steps.jsonl"
+    path.write_bytes(b"".join(real_run(CONFIG, repeated=True)))
+    second, prompt_tokens = read_logged(path).rows[1], 60
+    assert b'"number":1,"submitted_ns":0,"done_ns":0,"device_ns":8225000,"steps":4' in path.read_bytes()
+    assert (second.starts.tolist(), second.counts.tolist()) == ([prompt_tokens + 1], [1])
+    error = what_if(path, {}, Machines(lambda _: Machine())).model_error
+    assert error is not None
+    assert error.decode_steps.of_mean == pytest.approx(0, abs=2e-3)
+
+
+def test_both_runs_on_a_model_and_its_error_is_that_of_the_first(tmp_path: Path) -> None:
+    on = Machines(lambda _: Machine())
+    found = what_if(logged(tmp_path), {"weights": "x"}, Machines(lambda _: Slower()), on)
+    assert found.differences_from == "simulated"
+    assert found.model_error is not None
+    assert found.model_error.decode_steps.median == 0
+    for one in found.by_request:
+        assert one.difference.tpot_s == pytest.approx(one.changed.tpot_s - one.simulated.tpot_s)
+
+
+def test_errors_are_relative_and_leave_out_what_took_no_time() -> None:
+    assert errors([(11, 10), (18, 20), (30, 20), (5, 0)]) == Errors(3, pytest.approx(59 / 50 - 1), *approx(0.1, 0.5))
+    assert errors([(5, 0)]) == Errors(0, None, None, None)
+
+
+def test_more_replicas_share_the_requests(tmp_path: Path) -> None:
+    """With step times as fitted: requests wait less, and in batches of fewer rows each takes more of its steps."""
+    found = what_if(logged(tmp_path), {"replicas": "2"}, Machines(num_replicas=2))
+    assert found.differences_from == "simulated"
+    assert found.model_error is None
+    assert (found.changed.ttft_s.mean or 0) < (found.simulated.ttft_s.mean or 0)
+    assert (found.changed.tpot_s.mean or 0) < (found.simulated.tpot_s.mean or 0)
+    assert found.changed.service_s > found.simulated.service_s
+
+
 def test_no_change_is_no_difference(tmp_path: Path) -> None:
-    found = what_if(logged(tmp_path), {"batching": "continuous"}, no_system)
-    assert {d.energy_j for d in found.differences} == {None}
-    assert {(d.ttft_s, d.tpot_s, d.e2e_s, d.service_s) for d in found.differences} == {(0, 0, 0, 0)}
+    found = what_if(logged(tmp_path), {"batching": "continuous"})
+    assert found.differences_from == "simulated"
+    assert {one.difference for one in found.by_request} == {Taken(0, 0, 0, 0, None, None)}
 
 
 def test_joules_and_dollars_go_by_the_time_of_each_system(tmp_path: Path) -> None:
     before, after = Price(100.0, 3.6), Price(50.0, None)
-    found = what_if(logged(tmp_path), {"chunk": "16"}, no_system, before, after)
+    found = what_if(logged(tmp_path), {"chunk": "16"}, Machines(price=after), Machines(price=before))
     for run in (found.logged, found.simulated):
         assert run.energy_j == pytest.approx(100 * run.service_s)
         assert run.cost_usd == pytest.approx(run.service_s / 1000)
     assert found.changed.energy_j == pytest.approx(50 * found.changed.service_s)
     assert found.changed.cost_usd is None
-    assert {d.cost_usd for d in found.differences} == {None}
-    total_j = sum(d.energy_j or 0.0 for d in found.differences)
+    assert {one.difference.cost_usd for one in found.by_request} == {None}
+    total_j = sum(one.difference.energy_j or 0.0 for one in found.by_request)
     assert total_j == pytest.approx(50 * found.changed.service_s - 100 * found.simulated.service_s)
 
 
 def test_nothing_to_compare_is_one_line(tmp_path: Path) -> None:
     path = logged(tmp_path)
     with pytest.raises(WorkloadError, match="with blocks=1 no request gets its whole answer"):
-        what_if(path, {"blocks": "1"}, no_system)
+        what_if(path, {"blocks": "1"})
     path.write_bytes(b"".join(line for line in real_run(CONFIG)[:6] if b'"event":"ended"' not in line))
     with pytest.raises(WorkloadError, match="no request of the log has a whole answer"):
-        what_if(path, {"chunk": "16"}, no_system)
+        what_if(path, {"chunk": "16"})
 
 
 def test_a_contradiction_is_told_in_the_words_of_the_change(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"chunk \(4\) must be at least max_running \(8\)"):
-        what_if(logged(tmp_path), {"chunk": "4"}, no_system)
+        what_if(logged(tmp_path), {"chunk": "4"})
 
 
 def test_changes_as_text() -> None:
@@ -176,21 +256,3 @@ def test_changes_as_text() -> None:
     for bad in ("", "chunk", "chunk=0", "chunk=x", "prefix_cache=maybe", "batching=x", "color=red"):
         with pytest.raises(WorkloadError, match="--with"):
             parse_changes(bad)
-
-
-def test_on_the_command_line(tmp_path: Path) -> None:
-    path = str(logged(tmp_path))
-    arguments = ["--replay", path, "--with", "system=hgx-h100", "--model", "smollm2-135m", "--json"]
-    result = CliRunner().invoke(simulate, arguments)
-    assert result.exit_code == 0, result.output
-    found = json.loads(result.output)
-    assert found["changed"]["tpot_s"]["mean"] < found["simulated"]["tpot_s"]["mean"]
-    assert len(found["differences"]) == found["requests"] == 40
-    assert found["logged"]["energy_j"] is None
-    assert found["changed"]["energy_j"] == pytest.approx(700 * found["changed"]["service_s"])
-    text = CliRunner().invoke(simulate, ["--replay", path, "--with", "chunk=16"]).output
-    assert "40 requests" in text
-    assert "TTFT" in text
-    alone = CliRunner().invoke(simulate, ["--with", "chunk=16"])
-    assert alone.exit_code == 2
-    assert "--with: only with --replay LOG" in alone.output

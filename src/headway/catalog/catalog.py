@@ -21,7 +21,7 @@ from headway.catalog.figure import CatalogError, Figure
 from headway.catalog.machine import is_machine_file, machine_fit, machine_system, read_machine
 from headway.catalog.price import Price, read_prices
 from headway.catalog.published import Published, read_published
-from headway.catalog.system import System, folded, misnamed, system
+from headway.catalog.system import System, folded, in_number, misnamed, system
 from headway.catalog.table import Item, Schema, read_bounded, read_items
 from headway.catalog.tier import Tier, tier
 
@@ -52,6 +52,10 @@ class Catalog:
         if said := misnamed(name, self.systems):
             raise CatalogError(said)
         return _find(self.systems, name, "system")
+
+    def chips_in_number(self, text: str) -> tuple[str, int] | None:
+        """`h100x8`: the name of a system and the number of its chips; None: it is no such thing."""
+        return in_number(text, self.systems)
 
     def calibration(self, chip: str, engine: str) -> Mapping[str, Figure]:
         """A machine file's chip has its own, whatever the engine."""

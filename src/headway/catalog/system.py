@@ -84,6 +84,22 @@ def misnamed(name: str, systems: Mapping[str, System]) -> str | None:
     return None
 
 
+def in_number(text: str, systems: Mapping[str, System]) -> tuple[str, int] | None:
+    """`h100x8`, `hgx-h100 x 8`: the name of the system that has such chips, and how many of them. A chip is named in
+    full, or by its beginning where a system is named so: hgx-h100 has h100-sxm. None: it is no such thing.
+    """
+    name = folded(text)
+    found = re.fullmatch(r"(.+?)-?x-?([1-9]\d{,5})", name)
+    if found is None or name in map(folded, systems):
+        return None
+    what, count = found[1], int(found[2])
+    for known in systems.values():
+        own, chip = folded(known.name), folded(known.chip.name)
+        if what in (own, chip) or (chip.startswith(f"{what}-") and own.endswith(f"-{what}")):
+            return known.name, count
+    return None
+
+
 def folded(name: str) -> str:
     """Names are told apart without case, blanks and underscores."""
     return name.lower().replace(" ", "-").replace("_", "-")

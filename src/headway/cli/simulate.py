@@ -20,7 +20,7 @@ from headway.cli.replica_options import cut_of, feed_forward_of, replica_options
 from headway.cli.simulate_chart import drawing
 from headway.cli.simulate_checks import FIELDS, MAX_BLOCKS, check_blocks, check_options, check_replay
 from headway.cli.simulate_faults import fault_options, faults_of, random_faults_of
-from headway.cli.simulate_machine import cost_model, with_machine
+from headway.cli.simulate_machine import cost_model
 from headway.cli.simulate_pools import described_fleet, handover_of, pool_options, with_machines
 from headway.cli.simulate_regions import region_options, regions_of
 from headway.cli.sweep_options import TABLE_ENDINGS, check_sweep, sweep_options
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from headway.catalog import Catalog
-    from headway.simulator.executor import Timer
-    from headway.simulator.price import Price
     from headway.simulator.results import Slo
     from headway.simulator.simulation import Setup, Sink
     from headway.simulator.work_receipts import WorkReceipts
@@ -96,7 +94,7 @@ RATE = Number(1e-6, 1e9)
     multiple=True,
     callback=lambda _context, _param, texts: ",".join(texts) if texts else None,
     metavar="NAME=VALUE,…",
-    help="Fork the log: prefix_cache=off, system=NAME …",
+    help="Fork the log: prefix_cache=off, system=h100x8 …",
 )
 @CATALOG
 @JSON
@@ -150,34 +148,25 @@ def _run(options: dict[str, Any]) -> None:
 
 
 def _replay(options: dict[str, Any]) -> None:
-    from headway.cli.simulate_text import show_replay, show_what_if
+    from headway.cli.simulate_text import show_replay
+    from headway.cli.simulate_what_if import fork
+    from headway.simulator.changes import parse_changes
     from headway.simulator.replay import replay
-    from headway.simulator.what_if import UNKNOWN, parse_changes, what_if
     from headway.workload.call import WorkloadError
 
     check_options(options)
+    check_sweep(options)
     try:
-        changes = None if options["changes"] is None else parse_changes(options["changes"])
+        changes = {} if options["changes"] is None else parse_changes(options["changes"])
     except WorkloadError as error:
         raise click.UsageError(str(error)) from None
     check_replay(options["given"], changes)
-    if changes is None:
-        with tracing(options) as observer:
-            replayed = replay(options["replay"], observer)
-        show_replay(replayed, options["as_json"])
+    if changes or "system" in options["given"]:
+        fork(options, changes)
         return
-
-    def on_system(name: str, max_step_tokens: int) -> Timer:
-        return setup_of(with_machine(options | {"system": name}) | {"chunk": max_step_tokens}).step_time()
-
-    before = _price(options) if "system" in options["given"] else UNKNOWN
-    after = _price(options | {"system": changes["system"]}) if "system" in changes else before
-    show_what_if(what_if(options["replay"], changes, on_system, before, after), options["as_json"])
-
-
-def _price(options: dict[str, Any]) -> Price:
-    """Of all chips of a replica."""
-    return setup_of(with_machine(options)).replica_price
+    with tracing(options) as observer:
+        replayed = replay(options["replay"], observer)
+    show_replay(replayed, options["as_json"])
 
 
 def _simulate(options: dict[str, Any]) -> None:
@@ -242,7 +231,7 @@ def setup_of(options: dict[str, Any]) -> Setup:
     from headway.arithmetic.hf_config import shape_from_config
     from headway.simulator.simulation import Setup
 
-    catalog = _catalog(options["overlays"])
+    catalog = catalog_of(options["overlays"])
     system, engine = catalog.system(options["system"]), options["calibrated"]
     fitted = engine or options.get("machine") is not None
     shape = shape_from_config(options.get("config") or catalog.config(options["model"]))
@@ -284,7 +273,7 @@ def setup_of(options: dict[str, Any]) -> Setup:
 
 
 @lru_cache(maxsize=4)
-def _catalog(overlays: tuple[Path, ...]) -> Catalog:
+def catalog_of(overlays: tuple[Path, ...]) -> Catalog:
     """Read once for all pools, and for all points of a sweep."""
     from headway.catalog import load_catalog
 

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from headway.simulator.simulation import Setup
 
 _REPLAY = frozenset(("replay", "as_json", "trace_out", "trace_limit"))
-_WHAT_IF = frozenset(("replay", "as_json", "changes"))
+_WHAT_IF = frozenset(("replay", "as_json", "changes", "out"))
 _PRICED = frozenset(("system", *REPLICA, "overlays"))
-"""Read for joules and dollars of what was logged, once --system says on what."""
+"""Read for joules and dollars, once it is said on what system."""
 _TIMED = frozenset(("model", "weights", "experts", "kv", "calibrated", "host_gap"))
-"""Read for the step times of another system."""
+"""Read for the step times of a system."""
 MAX_BLOCKS = 1 << 24
 """Of a replica: what the scheduler's own lists of them may cost, some 50 bytes each."""
 MAX_FLEET_BLOCKS = 1 << 27
@@ -68,14 +68,17 @@ def check_blocks(setup: Setup) -> None:
             )
 
 
-def check_replay(given: Iterable[str], changes: Mapping[str, str] | None) -> None:
+def check_replay(given: Iterable[str], changes: Mapping[str, str]) -> None:
     """Raises UsageError for an option on the command line that a replay, or a fork with `changes`, does not read."""
-    given = frozenset(given)
-    read = _REPLAY if changes is None else _WHAT_IF
-    if changes is not None and "system" in changes:
-        read |= _PRICED | _TIMED
-    elif changes is not None and "system" in given:
-        read |= _PRICED
+    from headway.simulator.changes import HARDWARE
+
+    given, modelled = frozenset(given), not changes.keys().isdisjoint(HARDWARE)
+    if "system" in given:
+        read = _WHAT_IF | _PRICED | (_TIMED if modelled or not changes else frozenset())
+    elif changes:
+        read = _WHAT_IF | (_PRICED | _TIMED if modelled else frozenset())
+    else:
+        read = _REPLAY
     unread = given - read
     if not unread:
         return

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from functools import partial
 from typing import Any
 
 import click
@@ -17,12 +16,9 @@ from headway.simulator.kv_use import KVUse
 from headway.simulator.pool_use import PoolSummary
 from headway.simulator.replay import Replayed
 from headway.simulator.results import Quantiles, Summary
-from headway.simulator.what_if import WhatIf
 
 EVERY = 64
 """Calls between two looks at the progress bar."""
-MOST_SHOWN = 5
-MOST_OF_AN_ID = 16
 MEANINGS = {
     "TTFT": "from a call's arrival to its first token; TPOT: a token after it, the mean of an answer",
     "ITL": "each gap between two tokens of an answer",
@@ -107,46 +103,15 @@ def show_replay(replayed: Replayed, as_json: bool) -> None:
         click.echo(f"  line {replayed.cut_line}, the log's last, breaks off: this is what is before it")
 
 
-def show_what_if(found: WhatIf, as_json: bool) -> None:
-    if as_json:
-        click.echo(json.dumps(asdict(found), allow_nan=False))
-        return
-    changes = ", ".join(f"{name}={value}" for name, value in found.changes.items())
-    click.echo(f"{counted(found.requests, 'request')}, {counted(found.steps, 'step')}; with {changes}")
-    click.echo(f"  {'mean':14} {'logged':>10} {'simulated':>10} {'changed':>10} {'difference':>10}")
-    for name, get in (("TTFT", "ttft_s"), ("TPOT", "tpot_s"), ("end to end", "e2e_s")):
-        means = [getattr(run, get).mean for run in (found.logged, found.simulated, found.changed)]
-        _compared(name, means, seconds)
-    for name, unit, field in (("energy", "J", "energy_j"), ("cost", "USD", "cost_usd")):
-        totals = [getattr(run, field) for run in (found.logged, found.simulated, found.changed)]
-        if totals[2] is not None:
-            _compared(f"{name}, total", totals, partial(_amount, unit=unit))
-    worst = sorted(found.differences, key=lambda d: -abs(d.e2e_s))[:MOST_SHOWN]
-    click.echo("  most changed, end to end: " + ", ".join(f"{_short(d.id)} {seconds(d.e2e_s)}" for d in worst))
-    click.echo(f"  step times are fitted to the log and off by {found.fit_median_error:.1%} (median);")
-    click.echo("  logged against simulated tells how far the rest can be believed")
-
-
 def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
-def _short(id: str) -> str:
-    return id if len(id) <= MOST_OF_AN_ID else f"{id[: MOST_OF_AN_ID - 1]}…"
 
 
 def _line(name: str, text: str) -> None:
     click.echo(f"  {name:14} {text}")
 
 
-def _compared(name: str, values: list[float | None], shown: Callable[[float], str]) -> None:
-    """Logged, simulated, changed, and the difference of the last two."""
-    _, before, after = values
-    difference = None if before is None or after is None else after - before
-    click.echo(f"  {name:14} " + " ".join(f"{'-' if x is None else shown(x):>10}" for x in (*values, difference)))
-
-
-def _amount(value: float, unit: str) -> str:
+def amount(value: float, unit: str) -> str:
     return plain(value, unit) if unit == "USD" else si(value, unit, 3)
 
 
@@ -179,7 +144,7 @@ def _pool(pool: PoolSummary) -> str:
     name = pool.name if pool.role == "mixed" else f"{pool.name} ({pool.role})"
     size = f"{counted(pool.replicas, 'replica')}, {counted(pool.chips, 'chip')}, busy {pool.busy_share:.1%}"
     amounts = [(pool.energy_j, "J"), (pool.cost_usd, "USD")]
-    known = [_amount(value, unit) for value, unit in amounts if value is not None]
+    known = [amount(value, unit) for value, unit in amounts if value is not None]
     if pool.role == "decode":
         known.append(f"{si(pool.received_bytes, 'B', 3)} of KV received")
     if pool.failed_handovers:
