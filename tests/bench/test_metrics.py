@@ -139,7 +139,7 @@ def test_a_late_load_generator_has_no_result() -> None:
 def test_an_slo_is_read_and_refused() -> None:
     slo = Limits().convert("ttft=2, tpot<=50ms,e2e=1min", None, None)
     assert slo == Slo(ttft_s=2.0, tpot_s=0.05, e2e_s=60.0)
-    assert Limits().convert(str(slo), None, None) == slo
+    assert Limits().convert(slo.said(), None, None) == slo
     for bad in ("", "ttft", "ttft=", "speed=2s", "ttft=0s", "ttft=1s,ttft=2s", "ttft=-1s", "ttft=nans", "ttft=nan"):
         with pytest.raises(click.BadParameter):
             Limits().convert(bad, None, None)

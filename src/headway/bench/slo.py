@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 LIMITS = ("ttft", "tpot", "gap", "e2e")
@@ -17,6 +19,15 @@ class Slo(msgspec.Struct, frozen=True, kw_only=True):
     e2e_s: float | None = None
     share: float = 0.9
 
-    def __str__(self) -> str:
-        limits = {name: getattr(self, f"{name}_s") for name in LIMITS}
-        return ",".join(f"{name}={limit:g}s" for name, limit in limits.items() if limit is not None)
+    def said(self) -> str:
+        """The limits, without the share."""
+        return limits_said({f"{name}_s": getattr(self, f"{name}_s") for name in LIMITS})
+
+
+def limits_said(limits_s: Mapping[str, float | None]) -> str:
+    """`ttft <= 2 s, tpot <= 50 ms`, of fields as Slo has them."""
+    return ", ".join(f"{name.removesuffix('_s')} <= {_time(s)}" for name, s in limits_s.items() if s is not None)
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:g} s" if seconds >= 1 else f"{1000 * seconds:g} ms"

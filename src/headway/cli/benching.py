@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import math
 import os
 import secrets
@@ -173,7 +172,7 @@ async def _sweep(
     options: dict[str, Any],
 ) -> list[Run]:
     label = options["label"] or card["id"]
-    described = choice.described() | {"speed": options["speed"]} | _digest(choice.options["trace"])
+    described = choice.described() | ({} if points[0].concurrency else {"speed": options["speed"]})
 
     async def one(point: Point) -> tuple[Run, list[Record]]:
         workload = choice.make(point.concurrency, point.rate_per_s, options["speed"])
@@ -197,14 +196,6 @@ def _allow_many_sockets() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-def _digest(trace: Path | None) -> dict[str, str]:
-    """A trace is more than its name."""
-    if trace is None:
-        return {}
-    with trace.open("rb") as file:
-        return {"trace_sha256": hashlib.file_digest(file, "sha256").hexdigest()}
 
 
 def _points(concurrency: str | None, rate: str | None, choice: WorkloadChoice) -> list[Point]:

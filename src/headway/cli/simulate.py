@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -201,8 +202,10 @@ def fleet_of(options: dict[str, Any]) -> tuple[dict[str, Any], Setup]:
     return options, setup_of(options)
 
 
-def described(options: Mapping[str, Any], setup: Setup, workload: Workload) -> dict[str, Any]:
+def described(options: dict[str, Any], setup: Setup, workload: Workload) -> dict[str, Any]:
     """What a result is a result of."""
+    choice = choice_of(options, setup)
+    is_closed = options["concurrency"] is not None
     return {
         "workload": workload.name,
         "model": options["model"],
@@ -211,8 +214,10 @@ def described(options: Mapping[str, Any], setup: Setup, workload: Workload) -> d
         "cost_model": cost_model(options, setup),
         "seed": options["seed"],
         "concurrency": options["concurrency"],
-        "rate_per_s": options["rate"],
+        "rate_per_s": None if is_closed else options["rate"] or choice.default_rate_per_s,
         "speed": options["speed"],
+        "workload_options": choice.described(),
+        "slo": {name: limit for name, limit in asdict(slo_of(options)).items() if limit is not None},
     }
 
 
@@ -281,11 +286,16 @@ def catalog_of(overlays: tuple[Path, ...]) -> Catalog:
 
 
 def workload_of(options: dict[str, Any], setup: Setup) -> Workload:
+    """Raises WorkloadError."""
+    return choice_of(options, setup).make(options["concurrency"], options["rate"], options["speed"])
+
+
+def choice_of(options: Mapping[str, Any], setup: Setup) -> WorkloadChoice:
     """Agents compact before the context of the replica is full, as their makers set them up."""
     choice = WorkloadChoice.taken(dict(options), options["given"])
     if choice.options["agents"] is not None and choice.options["max_context"] is None:
         choice.options["max_context"] = setup.fleet_context
-    return choice.make(options["concurrency"], options["rate"], options["speed"])
+    return choice
 
 
 def slo_of(options: dict[str, Any]) -> Slo:

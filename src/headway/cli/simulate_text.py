@@ -19,6 +19,7 @@ from headway.simulator.results import Quantiles, Summary
 
 EVERY = 64
 """Calls between two looks at the progress bar."""
+LIMITS = {"ttft_s": "TTFT", "tpot_s": "TPOT", "e2e_s": "end to end"}
 MEANINGS = {
     "TTFT": "from a call's arrival to its first token; TPOT: a token after it, the mean of an answer",
     "ITL": "each gap between two tokens of an answer",
@@ -72,7 +73,7 @@ def show_summary(described: dict[str, Any], summary: Summary, as_json: bool) -> 
     _line("a chip", f"{plain(s.output_tokens_per_s_per_chip)} tokens/s")
     if s.interactivity_tokens_per_s is not None:
         _line("a user", f"{plain(s.interactivity_tokens_per_s)} tokens/s")
-    _line("goodput", _goodput(s))
+    _line("goodput", _goodput(s, d["slo"]))
     _line("bound", ", ".join(f"{k.replace('_', ' ')} {v:.1%}" for k, v in s.bound_share.items() if v))
     for use in s.kv if len(s.kv) > 1 else ():
         _line(f"KV in {use.memory}", _kept(use, s.input_tokens))
@@ -134,10 +135,11 @@ def _kept(use: KVUse, input_tokens: int) -> str:
     return f"{held}; {share:.1%} of prompt tokens came back; {moved}{cost}"
 
 
-def _goodput(s: Summary) -> str:
+def _goodput(s: Summary, slo: dict[str, float]) -> str:
     if s.goodput_share is None or s.goodput_requests_per_s is None:
         return "no SLO given (--slo-ttft, --slo-tpot, --slo-e2e)"
-    return f"{s.goodput_share:.1%} of calls, {plain(s.goodput_requests_per_s)} requests/s"
+    within = ", ".join(f"{LIMITS[name]} <= {seconds(limit)}" for name, limit in slo.items())
+    return f"{s.goodput_share:.1%} of calls, {plain(s.goodput_requests_per_s)} requests/s within {within}"
 
 
 def _pool(pool: PoolSummary) -> str:

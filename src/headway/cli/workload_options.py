@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 Command = Callable[..., None]
 COUNT = click.IntRange(1, 1_000_000_000)
 TOKENS = click.IntRange(0, 1_000_000)
+LONE_REQUESTS = 100
 
 
 class Lengths(click.ParamType):  # type: ignore[type-arg, unused-ignore]
@@ -151,6 +154,8 @@ class WorkloadChoice:
     """What was asked for; `make` may be called again for the same requests at another load."""
 
     options: dict[str, Any]
+    read: frozenset[str]
+    """Those that this workload at this load reads."""
 
     @classmethod
     def taken(cls, options: dict[str, Any], given: Collection[str]) -> WorkloadChoice:
@@ -158,15 +163,19 @@ class WorkloadChoice:
         line that the workload and the load asked for do not read.
         """
         refuse_unread(options, given, _READ_IF)
-        return cls({name: options.pop(name) for name in _OPTIONS})
+        asked = {**options, "given": given}
+        unread = {name for rule in _READ_IF if not rule.holds(asked) for name in rule.options}
+        return cls({name: options.pop(name) for name in _OPTIONS}, frozenset(_OPTIONS.keys() - unread))
 
     def described(self) -> dict[str, Any]:
-        """For a result: plain values, those that are not set left out."""
-        return {
-            name: str(value) if isinstance(value, Path) else value
-            for name, value in self.options.items()
-            if value is not None
-        }
+        """For a result: plain values of what makes the requests; what is not read or not set is left out."""
+        made_of = {name: value for name, value in self._set().items() if value is not None}
+        trace = self.options["trace"]
+        return made_of if trace is None else made_of | {"trace": str(trace), "trace_sha256": _sha256(trace)}
+
+    def _set(self) -> dict[str, Any]:
+        found = {name: value for name, value in self.options.items() if name in self.read}
+        return found | ({"requests": found["requests"] or LONE_REQUESTS} if _lone(self.options) else {})
 
     @property
     def default_rate_per_s(self) -> float | None:
@@ -230,7 +239,7 @@ class WorkloadChoice:
                 **({"max_context": options["max_context"]} if options["max_context"] else {}),
             ).workload(options["seed"])
         return Synthetic(
-            options["requests"] or 100,
+            options["requests"] or LONE_REQUESTS,
             parse_lengths(options["input_tokens"]),
             parse_lengths(options["output_tokens"]),
             rate_per_s=rate_per_s or self.default_rate_per_s or 1.0,
@@ -241,6 +250,23 @@ class WorkloadChoice:
             prefixes=options["prefixes"],
             prefix_tokens=options["prefix_tokens"],
         ).workload(options["seed"])
+
+
+def _sha256(path: Path) -> str:
+    """A trace is more than its name. Raises WorkloadError."""
+    from headway.workload.call import WorkloadError
+
+    try:
+        return _digest(path, path.stat().st_mtime_ns)
+    except OSError as error:
+        raise WorkloadError(f"{path}: {error.strerror}") from None
+
+
+@lru_cache
+def _digest(path: Path, _mtime_ns: int) -> str:
+    """Read once for all points of a sweep."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _in_options(message: str) -> str:

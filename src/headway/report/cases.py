@@ -14,6 +14,7 @@ from headway.bench.quantiles import LEVELS, Floats
 from headway.bench.record import Record
 from headway.bench.results import RUN, ResultError, read_records, read_run
 from headway.bench.run import Run
+from headway.report.agreement import Requests, of_run
 
 MAX_CASES = 64
 MANY = 0.05
@@ -54,6 +55,9 @@ class Case:
     facts: dict[str, str] = field(default_factory=dict)
     """What is needed to repeat it."""
     chips: int | None = None
+    requests: Requests = field(default_factory=Requests)
+    slo: str | None = None
+    """Its limits in words; None: not told."""
 
     @property
     def name(self) -> str:
@@ -87,6 +91,8 @@ def case_of(run: Run, records: Sequence[Record] = ()) -> Case:
         warnings=_warnings(run),
         notes=_notes(run),
         facts=_facts(run),
+        requests=of_run(run, records),
+        slo=run.slo.said() if run.slo else "",
     )
 
 
@@ -205,7 +211,7 @@ def _facts(run: Run) -> dict[str, str]:
         "workload": listed(run.workload),
         "load": listed(run.load),
         "prompts": listed(run.prompts),
-        "SLO": f"{run.slo}, by {run.slo.share:.0%}" if run.slo else "none",
+        "SLO": f"{run.slo.said()}, by {run.slo.share:.4g} of the requests" if run.slo else "none",
         "client late by (p50, p99)": "; ".join(
             f"{name} {1000 * spread.at(0.5).value:.2f}, {1000 * spread.at(0.99).value:.2f} ms"
             for name, spread in late.items()

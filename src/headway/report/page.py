@@ -13,7 +13,7 @@ from headway.bench.metrics import METRICS, NOTES
 from headway.report.cases import Case
 from headway.report.charts import Chart, charts
 from headway.report.rendering import svg
-from headway.report.tables import error_tables, latency_tables, outcome_table, rate_table
+from headway.report.tables import error_tables, latency_tables, outcome_table, rate_table, unlike
 
 _IDS = re.compile(r'(\bid="|url\(#|href="#)([A-Za-z_])')
 """Several pictures on one page must not share ids."""
@@ -36,6 +36,7 @@ def page(cases: Sequence[Case], title: str) -> str:
         tables=[rate_table(cases), *latency_tables(cases)],
         outcomes=outcome_table(cases),
         errors=error_tables(cases),
+        unlike=unlike(cases),
         metrics=[metric for metric in METRICS.values() if metric.key in shown],
         notes=NOTES,
     )

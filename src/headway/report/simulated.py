@@ -13,6 +13,8 @@ import pyarrow.parquet as pq
 
 from headway.bench.quantiles import Floats, distribution
 from headway.bench.results import MAX_JSON_BYTES, ResultError
+from headway.bench.slo import limits_said
+from headway.report.agreement import of_simulation
 from headway.report.cases import LEVEL_NAMES, Case, Figure
 
 _SPREADS = ("ttft_s", "tpot_s", "itl_s", "e2e_s", "interactivity_tokens_per_s")
@@ -39,6 +41,7 @@ _DESCRIBED = (
     "router",
     "cost_model",
 )
+_GROUPS = ("workload_options", "slo")
 _COUNTS = ("finished", "cut_at_limit")
 _COLUMNS = ("ttft_s", "tpot_s", "e2e_s")
 
@@ -77,6 +80,7 @@ def _summaries(data: Any) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     if not isinstance(data, dict):
         return []
     around = {name: data[name] for name in _DESCRIBED if isinstance(data.get(name), str | int | float)}
+    around |= {name: data[name] for name in _GROUPS if isinstance(data.get(name), dict)}
     if isinstance(data.get("ttft_s"), dict) and isinstance(data.get("tpot_s"), dict):
         return [(data, around)]
     found = [pair for value in data.values() for pair in _summaries(value)]
@@ -94,6 +98,7 @@ def _from_summary(path: Path, summary: dict[str, Any], around: dict[str, Any]) -
     refused = summary.get("refused")
     outcomes = {name: n for name in _COUNTS if isinstance(n := summary.get(name), int)}
     outcomes |= {name: n for name, n in refused.items() if isinstance(n, int)} if isinstance(refused, dict) else {}
+    options, slo = (around.pop(name, None) for name in _GROUPS)
     return Case(
         label=_label(around) or path.stem,
         load=_load(around),
@@ -103,6 +108,8 @@ def _from_summary(path: Path, summary: dict[str, Any], around: dict[str, Any]) -
         outcomes=outcomes,
         warnings=("interrupted: what was done by then",) if summary.get("interrupted") is True else (),
         facts={"simulated": ", ".join(f"{name} {value}" for name, value in around.items()) or str(path)},
+        requests=of_simulation(summary, around, options),
+        slo=None if slo is None else limits_said(slo),
     )
 
 

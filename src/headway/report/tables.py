@@ -8,6 +8,7 @@ from typing import Literal
 
 from headway.bench.metrics import DISTRIBUTIONS, METRICS, RATES, Metric
 from headway.bench.outcome import MEANING
+from headway.report.agreement import LOAD, Differences, said, word
 from headway.report.cases import Case, Figure
 
 Tone = Literal["", "good", "bad", "dim"]
@@ -31,6 +32,7 @@ class Table:
     header: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     note: str = ""
+    warning: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,34 +121,72 @@ def pairs(cases: Sequence[Case]) -> list[tuple[Case, Case]]:
     measured = [case for case in cases if case.kind == "measured"]
     found: list[tuple[Case, Case]] = []
     for case in measured:
-        same = [other for other in simulated if other.load and other.load == case.load]
-        if not same and (len(measured) == 1 or (len(simulated) == 1 and not simulated[0].load)):
+        load = case.requests.load()
+        same = [other for other in simulated if load is not None and other.requests.load() == load]
+        if not same and (len(measured) == 1 or (len(simulated) == 1 and simulated[0].requests.load() is None)):
             same = simulated
         found += [(case, other) for other in same]
     return found
 
 
 def _error_table(measured: Case, simulated: Case) -> Table:
+    """Of other requests the figures are not the same ones, and their difference is no error."""
+    differences = measured.requests.differ(simulated.requests)
     rows = []
     for key in COMPARED:
         for level in ERROR_LEVELS:
             ours, theirs = measured.spreads.get(key, {}).get(level), simulated.spreads.get(key, {}).get(level)
             if ours is not None and theirs is not None:
-                rows.append(_error_row(f"{METRICS[key].label} {level}", METRICS[key], ours, theirs.value))
+                rows.append(_error_row(f"{METRICS[key].label} {level}", METRICS[key], ours, theirs.value, differences))
+    same_slo = measured.slo == simulated.slo or simulated.slo is None
     for key in COMPARED_RATES:
-        if key in measured.rates and key in simulated.rates:
-            rows.append(_error_row(METRICS[key].label, METRICS[key], Figure(measured.rates[key]), simulated.rates[key]))
-    note = (
-        "error: (simulated - measured) / measured; within: the simulated figure lies in the measured one's 95% interval"
-    )
+        if key in measured.rates and key in simulated.rates and (same_slo or not key.startswith("goodput")):
+            ours = Figure(measured.rates[key])
+            rows.append(_error_row(METRICS[key].label, METRICS[key], ours, simulated.rates[key], differences))
     title = f"{measured.name} beside {simulated.name}"
-    return Table(title, ("figure", "measured", "simulated", "error"), tuple(rows), note)
+    what = "difference" if differences else "error"
+    return Table(
+        title, ("figure", "measured", "simulated", what), tuple(rows), *_remarks(measured, simulated, what, differences)
+    )
 
 
-def _error_row(name: str, metric: Metric, measured: Figure, simulated: float) -> tuple[Cell, ...]:
+def _remarks(measured: Case, simulated: Case, what: str, differences: Differences) -> tuple[str, str]:
+    """A note and a warning."""
+    note = [f"{what}: (simulated - measured) / measured"]
+    if differences:
+        why = f"other requests: {said(differences, 'measured', 'simulated')}; so this is no error of the prediction"
+    else:
+        why = ""
+        note.append("within: the simulated figure lies in the measured one's 95% interval")
+        if untold := simulated.requests.untold():
+            note.append(
+                f"whether the requests are the same is not known: the simulation does not tell {', '.join(untold)}"
+            )
+    if simulated.slo is not None and simulated.slo != measured.slo and "goodput_requests_per_s" in measured.rates:
+        note.append(f"goodput is left out: within {measured.slo} measured, {simulated.slo or 'no SLO'} simulated")
+    return "; ".join(note), why
+
+
+def unlike(cases: Sequence[Case]) -> str:
+    """What differs between the requests of measured runs, load and model aside; empty: nothing. In one line."""
+    measured = [case for case in cases if case.kind == "measured"]
+    apart = {name for a in measured for b in measured for name in a.requests.made_differ(b.requests)} - {*LOAD}
+    parts = []
+    for name in sorted(apart):
+        labels: dict[str, list[str]] = {}
+        for case in measured:
+            labels.setdefault(word(case.requests.made_of.get(name)), []).append(case.label)
+        values = "; ".join(f"{value}: {', '.join(dict.fromkeys(who))}" for value, who in labels.items())
+        parts.append(f"{name.replace('_', ' ')} ({values})")
+    return f"the runs are of different requests: {', '.join(parts)}" if parts else ""
+
+
+def _error_row(
+    name: str, metric: Metric, measured: Figure, simulated: float, differences: Differences
+) -> tuple[Cell, ...]:
     scale = scale_of(metric, [measured.value, simulated])
     error = (simulated - measured.value) / measured.value if measured.value else None
-    inside = measured.holds(simulated)
+    inside = measured.holds(simulated) and not differences
     return (
         Cell(f"{name}, {scale.unit}" if scale.unit in ("s", "ms") else name),
         _figure(measured, scale, None),

@@ -11,15 +11,22 @@ from rich.text import Text
 
 from headway.bench.metrics import METRICS, NOTES
 from headway.report.cases import Case
-from headway.report.tables import Cell, Table, error_tables, latency_tables, outcome_table, rate_table
+from headway.report.tables import Cell, Table, error_tables, latency_tables, outcome_table, rate_table, unlike
 
 _STYLES = {"": "", "good": "green", "bad": "bold red", "dim": "dim"}
 
 
 def print_cases(cases: Sequence[Case], console: Console | None = None) -> None:
     console = console or Console(highlight=False)
-    for table in [outcome_table(cases), *latency_tables(cases), rate_table(cases), *error_tables(cases)]:
+    for table in [outcome_table(cases), *latency_tables(cases), rate_table(cases)]:
         _print(table, console)
+    for table in error_tables(cases):
+        _print(table, console)
+        if table.warning:
+            console.print(Text(table.warning, "bold red"))
+        console.print(Text(table.note, "dim"))
+    if differences := unlike(cases):
+        console.print(Text(differences, "yellow"))
     for case in cases:
         for warning in case.warnings:
             console.print(Text(f"{case.name}: {warning}", "bold red"))
