@@ -16,7 +16,7 @@ from headway.cli.one_line import INTERRUPTED, in_options
 from headway.cli.out_files import OutFile
 from headway.cli.plan_options import CATALOG, JSON, check_experts
 from headway.cli.preconditions import given_options
-from headway.cli.quantities import NamedPath, Number, Policy, Seconds
+from headway.cli.quantities import Number, Policy, Seconds
 from headway.cli.replica_options import cut_of, feed_forward_of, replica_options
 from headway.cli.simulate_chart import drawing
 from headway.cli.simulate_checks import FIELDS, MAX_BLOCKS, check_blocks, check_options, check_replay
@@ -24,6 +24,7 @@ from headway.cli.simulate_faults import fault_options, faults_of, random_faults_
 from headway.cli.simulate_machine import cost_model
 from headway.cli.simulate_pools import described_fleet, handover_of, pool_options, with_machines
 from headway.cli.simulate_regions import region_options, regions_of
+from headway.cli.simulate_what_if import fork, replay_options
 from headway.cli.sweep_options import TABLE_ENDINGS, check_sweep, sweep_options
 from headway.cli.tier_options import tier_memories, tier_options
 from headway.cli.trace_options import trace_options, tracing
@@ -88,15 +89,7 @@ RATE = Number(1e-6, 1e9)
 @fault_options
 @sweep_options
 @trace_options
-@click.option("--replay", type=NamedPath(path_type=Path), help="Check that a step log gives the same plans again.")
-@click.option(
-    "--with",
-    "changes",
-    multiple=True,
-    callback=lambda _context, _param, texts: ",".join(texts) if texts else None,
-    metavar="NAME=VALUE,…",
-    help="Fork the log: prefix_cache=off, system=h100x8 …",
-)
+@replay_options
 @CATALOG
 @JSON
 def simulate(**options: Any) -> None:
@@ -150,7 +143,6 @@ def _run(options: dict[str, Any]) -> None:
 
 def _replay(options: dict[str, Any]) -> None:
     from headway.cli.simulate_text import show_replay
-    from headway.cli.simulate_what_if import fork
     from headway.simulator.changes import parse_changes
     from headway.simulator.replay import replay
     from headway.workload.call import WorkloadError

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from headway.cli.quantities import NamedPath
 from headway.cli.replica_options import REPLICA
 from headway.cli.simulate_machine import cost_model, with_machine
 from headway.cli.simulate_pools import described_fleet
@@ -20,6 +22,28 @@ if TYPE_CHECKING:
 
 CUT = REPLICA[:5]
 Options = dict[str, Any]
+
+
+def replay_options(command: Callable[..., None]) -> Callable[..., None]:
+    for option in reversed(
+        (
+            click.option(
+                "--replay",
+                type=NamedPath(path_type=Path),
+                help="Check that a step log gives the same plans again; with --system, how far its step times are off.",
+            ),
+            click.option(
+                "--with",
+                "changes",
+                multiple=True,
+                callback=lambda _context, _param, texts: ",".join(texts) if texts else None,
+                metavar="NAME=VALUE,…",
+                help="Fork the log: prefix_cache=off, system=h100x8 …",
+            ),
+        )
+    ):
+        command = option(command)
+    return command
 
 
 def fork(options: Options, changes: Mapping[str, str]) -> None:
