@@ -12,6 +12,7 @@ from headway.cli.workload_options import _OPTIONS
 
 TRACE = ("--trace", str(Path(__file__).parents[1] / "data" / "traces" / "azure_conv.csv"))
 AGENTS = ("--agents", "coding_agent")
+CHAT = ("--agents", "chat")
 CLOSED = ("--concurrency", "2")
 VALUES = {
     "--trace": TRACE[1],
@@ -26,6 +27,16 @@ VALUES = {
     "--cv": "2",
     "--jitter-s": "1ms",
     "--shared-tokens": "64",
+    "--turns": "3",
+    "--calls-per-turn": "2-4",
+    "--think-time": "40s~1.2",
+    "--tool-time": "0.5",
+    "--first-tokens": "100",
+    "--message-tokens": "60~1",
+    "--tool-tokens": "800",
+    "--answer-tokens": "250~0.8",
+    "--thinking-tokens": "100-900",
+    "--compact-at": "9000",
     "--sub-agents": "0.1",
     "--fork": "",
     "--think-by-hour": "office",
@@ -38,12 +49,16 @@ VALUES = {
 OF_LONE_REQUESTS = {"--input-tokens", "--output-tokens", "--prefix-tokens"}
 OF_ARRIVALS = {"--rate", "--arrivals", "--think-by-hour"}
 OF_ALL = {"--requests", "--max-context", "--seed"}
-OF_AGENTS = {"--sessions", "--shared-tokens", "--sub-agents"}
+OF_TOOLS = {"--tool-time", "--tool-tokens", "--sub-agents"}
+OF_SESSIONS = {"--sessions", "--shared-tokens", "--turns", "--calls-per-turn", "--think-time", "--first-tokens"}
+OF_SESSIONS |= {"--message-tokens", "--answer-tokens", "--thinking-tokens", "--compact-at"}
+OF_AGENTS = OF_SESSIONS | OF_TOOLS
 READ = {
     (): OF_ALL | OF_LONE_REQUESTS | OF_ARRIVALS | {"--trace", "--agents", "--speed"},
     CLOSED: OF_ALL | OF_LONE_REQUESTS | {"--trace", "--agents", "--jitter-s"},
     AGENTS: OF_ALL | OF_AGENTS | OF_ARRIVALS | {"--speed"},
     (*AGENTS, *CLOSED): OF_ALL | OF_AGENTS,
+    CHAT: OF_ALL | OF_SESSIONS | OF_ARRIVALS | {"--speed"},
     TRACE: OF_ALL | {"--speed"},
     (*TRACE, *CLOSED): OF_ALL,
 }
@@ -86,6 +101,14 @@ def test_an_option_is_read_or_refused(command: str, workload: tuple[str, ...], t
         (("--think-by-hour", "office", "--week-begins", "3"), "router must be"),
         (("--prefix-tokens", "64", "--prefixes", "2"), "router must be"),
         (("--fork", "--sessions", "3"), "--sessions, --fork: only with --agents PRESET"),
+        ((*CHAT, "--calls-per-turn", "3", "--tool-time", "1s~1", "--sub-agents", "0.1"), "router must be"),
+        ((*CHAT, "--tool-time", "1s"), "--tool-time: with --agents chat only with --calls-per-turn N"),
+        ((*CHAT, "--think-time", "12d"), "of 0 to 1,000,000 seconds"),
+        ((*CHAT, "--turns", "5001"), "of 1 to 5,000 whole ones"),
+        ((*CHAT, "--answer-tokens", "5~6"), "of 1 to 1,000,000 whole tokens"),
+        ((*CHAT, "--compact-at", "128001"), "--compact-at must be between 16 and 128,000, the context, not 128,001"),
+        ((*CHAT, "--compact-at", "15"), "16<=x<=1000000"),
+        ((*CHAT, "--compact-at", "1000", "--shared-tokens", "501"), "--shared-tokens must be between 0 and 500, half"),
         ((*AGENTS, "--fork"), "--fork: only with --sub-agents SHARE"),
         ((*AGENTS, "--input-tokens", "1"), "--input-tokens: not with --trace or --agents"),
         (("--arrivals", "gamma", "--cv", "1e-300"), "0.001<=x<=1000"),

@@ -64,6 +64,22 @@ def trace(tmp_path: Path) -> Path:
             128,
         ),
         ("--agents", "coding_agent", "--sessions", 2),
+        (
+            *(
+                "--agents",
+                "chat",
+                "--sessions",
+                4,
+                "--turns",
+                "5~0.6",
+                "--calls-per-turn",
+                "1-3",
+                "--think-time",
+                "40s~1.2",
+            ),
+            *("--tool-time", "2s", "--first-tokens", "90", "--message-tokens", "60~1", "--tool-tokens", "500"),
+            *("--answer-tokens", "250~0.8", "--thinking-tokens", "500~1", "--compact-at", 4000, "--requests", 40),
+        ),
     ],
 )
 def test_the_load_changes_when_requests_come_and_not_what_they_are(arguments: tuple[Any, ...]) -> None:
@@ -84,6 +100,22 @@ def test_a_trace_keeps_its_times_or_becomes_a_closed_loop(trace: Path) -> None:
 def test_as_many_requests_are_left_as_were_asked_for(trace: Path) -> None:
     found = calls(choice("--trace", trace, "--max-context", 200, "--requests", 4))
     assert [call.num_input_tokens for call in found] == [100] * 4
+
+
+@pytest.mark.parametrize("preset", ["chat", "coding_agent"])
+def test_a_session_is_cut_at_the_last_request(preset: str) -> None:
+    whole = calls(choice("--agents", preset, "--sessions", 30, "--seed", 2))
+    assert calls(choice("--agents", preset, "--sessions", 30, "--seed", 2, "--requests", 41)) == whole[:41]
+
+
+def test_what_is_said_of_sessions_is_what_is_made() -> None:
+    made = choice(
+        "--agents", "chat", "--turns", 4, "--answer-tokens", 70, "--thinking-tokens", 30, "--think-time", "1min"
+    )
+    found = calls(made)
+    assert len(found) == 4 * 10
+    assert {(call.num_output_tokens, call.num_thinking_tokens) for call in found} == {(100, 30)}
+    assert {call.gap_s for call in found if call.arrival_s is None} == {60.0}
 
 
 def test_where_every_call_is_too_long_that_is_said(trace: Path) -> None:

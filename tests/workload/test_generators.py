@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.workload.agentic import PRESETS, Agentic
+from headway.workload.agentic import Agentic
 from headway.workload.arrivals import arrivals
 from headway.workload.call import Call, Session, Workload, WorkloadError, faster, merge
-from headway.workload.lengths import Fixed, LogNormal, Uniform, mixture, parse_lengths, whole
+from headway.workload.lengths import Fixed, LogNormal, Uniform, mixture, whole
+from headway.workload.notation import LENGTHS
+from headway.workload.presets import PRESETS
 from headway.workload.streams import Streams
 from headway.workload.synthetic import HASH_BLOCK_SIZE, Synthetic
 
@@ -43,12 +45,12 @@ def test_bad_arrivals(kind: str, rate: float, cv: float) -> None:
 
 
 def test_lengths_as_text() -> None:
-    assert parse_lengths("512") == Fixed(512)
-    assert parse_lengths("100-900") == Uniform(100, 900)
-    assert parse_lengths("1000~0.8") == LogNormal(1000, 0.8)
+    assert LENGTHS.parse("512") == Fixed(512)
+    assert LENGTHS.parse("100-900") == Uniform(100, 900)
+    assert LENGTHS.parse("1000~0.8") == LogNormal(1000, 0.8)
     for bad in ("", "x", "0", "-5", "900-100", "1e9", "nan", "1~2~3", "0.5"):
         with pytest.raises(WorkloadError):
-            parse_lengths(bad)
+            LENGTHS.parse(bad)
 
 
 @given(st.integers(0, 1000), st.integers(1, 5000))
@@ -244,6 +246,8 @@ def test_merge_head_and_faster() -> None:
     assert [s[0].arrival_s for s in merged] == [0, 1, 2, 2, 4, 9]
     workload = Workload("w", merged, num_calls=6)
     assert [s[0].arrival_s for s in workload.head(2).sessions] == [0, 1]
+    long = Workload("long", [[Call(f"{s}.{i}", 1, 1) for i in range(3)] for s in range(3)])
+    assert [call.id for s in long.head(4).sessions for call in s] == ["0.0", "0.1", "0.2", "1.0"]
     assert [s[0].arrival_s for s in faster(workload, 2).sessions] == [0, 0.5, 1, 1, 2, 4.5]
     with pytest.raises(WorkloadError):
         workload.head(0)

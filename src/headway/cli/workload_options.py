@@ -13,6 +13,8 @@ import click
 
 from headway.cli.preconditions import ReadIf, refuse_unread
 from headway.cli.quantities import NamedPath, Number, Seconds
+from headway.cli.session_options import OF_TOOLS, SESSION_OPTIONS, given
+from headway.cli.spreads import Spread, lengths
 
 if TYPE_CHECKING:
     from headway.workload.call import Session, Workload
@@ -21,22 +23,6 @@ Command = Callable[..., None]
 COUNT = click.IntRange(1, 1_000_000_000)
 TOKENS = click.IntRange(0, 1_000_000)
 LONE_REQUESTS = 100
-
-
-class Lengths(click.ParamType):  # type: ignore[type-arg, unused-ignore]
-    """Left as the text that it is."""
-
-    name = "lengths"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        from headway.workload.call import WorkloadError
-        from headway.workload.lengths import parse_lengths
-
-        try:
-            parse_lengths(value)
-        except WorkloadError as error:
-            self.fail(str(error), param, ctx)
-        return str(value)
 
 
 def _option(*names: str, **settings: Any) -> Callable[[Command], Command]:
@@ -48,16 +34,16 @@ _OPTIONS: dict[str, Callable[[Command], Command]] = {
     "trace": _option(
         "--trace", type=NamedPath(dir_okay=False, path_type=Path), help="Replay FILE, of any known format."
     ),
-    "agents": _option("--agents", metavar="PRESET", help="Agent sessions: coding_agent or tracelab."),
+    "agents": _option("--agents", metavar="PRESET", help="Sessions of turns: chat, coding_agent or tracelab."),
     "requests": _option("--requests", type=COUNT, help="Requests to make.  [default: 100, or all of a trace]"),
-    "sessions": _option("--sessions", type=COUNT, default=10, help="Sessions of agents to make."),
+    "sessions": _option("--sessions", type=COUNT, default=10, help="Sessions to make."),
     "input_tokens": _option(
         "--input-tokens",
-        type=Lengths(),
+        type=Spread(lengths),
         default="512",
         help="Tokens of a prompt: 512, 100-900 or 1000~0.8 (lognormal, cut at 1,000,000).",
     ),
-    "output_tokens": _option("--output-tokens", type=Lengths(), default="128", help="Written as --input-tokens."),
+    "output_tokens": _option("--output-tokens", type=Spread(lengths), default="128", help="Written as --input-tokens."),
     "prefixes": _option("--prefixes", type=COUNT, default=1, help="Different shared prefixes."),
     "prefix_tokens": _option("--prefix-tokens", type=TOKENS, default=0, help="Tokens of each shared prefix."),
     "arrivals": _option(
@@ -76,8 +62,9 @@ _OPTIONS: dict[str, Callable[[Command], Command]] = {
     "shared_tokens": _option(
         "--shared-tokens",
         type=TOKENS,
-        help="Tokens of the prefix that all agents share.  [default: 14000, or an eighth of the context]",
+        help="Tokens of the prefix that all sessions share.  [default: 14000, chat 1000, or an eighth of the context]",
     ),
+    **SESSION_OPTIONS,
     "sub_agents": _option(
         "--sub-agents",
         type=Number(0, 1),
@@ -116,6 +103,10 @@ def _agents(options: Mapping[str, Any]) -> bool:
     return options["agents"] is not None
 
 
+def _uses_tools(options: Mapping[str, Any]) -> bool:
+    return options["agents"] != "chat" or options["calls_per_turn"] is not None
+
+
 def _lone(options: Mapping[str, Any]) -> bool:
     """Requests by distribution, each by itself."""
     return options["trace"] is None and options["agents"] is None
@@ -127,7 +118,10 @@ def _open_loop(options: Mapping[str, Any]) -> bool:
 
 _READ_IF = (
     ReadIf(("agents",), _no_trace, "not with --trace: choose one workload"),
-    ReadIf(("sessions", "shared_tokens", "sub_agents", "fork"), _agents, "only with --agents PRESET"),
+    ReadIf(("sessions", "shared_tokens", *SESSION_OPTIONS, "sub_agents", "fork"), _agents, "only with --agents PRESET"),
+    ReadIf(
+        (*OF_TOOLS, "sub_agents"), _uses_tools, "with --agents chat only with --calls-per-turn N: it has no tools else"
+    ),
     ReadIf(
         ("input_tokens", "output_tokens", "prefixes", "prefix_tokens", "jitter_s"),
         _lone,
@@ -221,7 +215,7 @@ class WorkloadChoice:
 
     def _drawn(self, concurrency: int | None, rate_per_s: float | None) -> Workload:
         from headway.workload.agentic import Agentic
-        from headway.workload.lengths import parse_lengths
+        from headway.workload.notation import LENGTHS
         from headway.workload.synthetic import Synthetic
 
         options = self.options
@@ -236,12 +230,13 @@ class WorkloadChoice:
                 shared_tokens=options["shared_tokens"],
                 sub_agents=options["sub_agents"],
                 fork=options["fork"],
+                given=given(options),
                 **({"max_context": options["max_context"]} if options["max_context"] else {}),
             ).workload(options["seed"])
         return Synthetic(
             options["requests"] or LONE_REQUESTS,
-            parse_lengths(options["input_tokens"]),
-            parse_lengths(options["output_tokens"]),
+            LENGTHS.parse(options["input_tokens"]),
+            LENGTHS.parse(options["output_tokens"]),
             rate_per_s=rate_per_s or self.default_rate_per_s or 1.0,
             arrivals=options["arrivals"],
             cv=options["cv"],

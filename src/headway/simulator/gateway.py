@@ -170,7 +170,7 @@ class Gateway:
     def _answer_keys(self, client: Client, call: Call, request: Request) -> tuple[bytes, ...]:
         """Of prompt and answer together: where the session's next call goes on from them, it says what they are."""
         following = client.following(call)
-        if following is None or not request.block_keys:
+        if following is None or not request.block_keys or call.num_thinking_tokens:
             return ()
         known = min(following.num_input_tokens, call.num_input_tokens + call.num_output_tokens)
         keys = client.keys.keys(following.hash_ids, known)

@@ -21,6 +21,8 @@ class Call:
     """At least 1."""
     num_output_tokens: int
     """At least 1. The true length: hidden from scheduler and router."""
+    num_thinking_tokens: int = 0
+    """The first of the output, which the session's next prompt leaves out; less than all of it."""
     session: str | None = None
     turn: int = 0
     """Which of the session's turns: each begins with a human's prompt."""
@@ -61,7 +63,7 @@ class Workload:
     """For a progress bar: how many there are, or at most, where that is known beforehand."""
 
     def head(self, num_calls: int) -> Workload:
-        """The first sessions, as many as it takes to have at least `num_calls` calls."""
+        """The first sessions, the last of them cut, until there are `num_calls` calls."""
         if num_calls < 1:
             raise WorkloadError(f"the number of calls must be at least 1, not {num_calls}")
         known = num_calls if self.num_calls is None else min(num_calls, self.num_calls)
@@ -71,7 +73,7 @@ class Workload:
 
 def _head(sessions: Iterable[Session], num_calls: int) -> Iterator[Session]:
     for session in sessions:
-        yield session
+        yield session[:num_calls]
         num_calls -= len(session)
         if num_calls <= 0:
             return

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
-
-from headway.workload.call import WorkloadError
 
 Floats = npt.NDArray[np.float64]
 
@@ -71,31 +68,3 @@ def whole(distribution: Distribution, rng: np.random.Generator, count: int, most
 
 MAX_TOKENS = 1_000_000
 """Of one prompt or answer that is asked for; a lognormal's draws beyond it are cut to it."""
-MAX_LOG_STD = 5.0
-_TOKENS = r"(\d{1,15})"
-_FORMS = (
-    (re.compile(_TOKENS), lambda n: Fixed(n)),
-    (re.compile(f"{_TOKENS}-{_TOKENS}"), lambda a, b: Uniform(a, b)),
-    (re.compile(rf"{_TOKENS}~(\d(?:\.\d{{1,6}})?)"), lambda median, log_std: LogNormal(median, log_std)),
-)
-
-
-def parse_lengths(text: str) -> Distribution:
-    """`512` is fixed, `100-900` uniform, `1000~0.8` lognormal with median 1000. Raises WorkloadError."""
-    for pattern, make in _FORMS:
-        if (match := pattern.fullmatch(text.strip())) and _in_bounds(made := make(*map(float, match.groups()))):
-            return made
-    raise WorkloadError(
-        f"lengths {text!r} are not understood: 512 (fixed), 100-900 (uniform) or 1000~0.8 (median and log-deviation of "
-        f"at most {MAX_LOG_STD:g}), of 1 to {MAX_TOKENS:,} whole tokens"
-    )
-
-
-def _in_bounds(made: Fixed | Uniform | LogNormal) -> bool:
-    match made:
-        case Fixed(value):
-            return 1 <= value <= MAX_TOKENS
-        case Uniform(low, high):
-            return 1 <= low <= high <= MAX_TOKENS
-        case LogNormal(median, log_std):
-            return 1 <= median <= MAX_TOKENS and log_std <= MAX_LOG_STD
