@@ -163,7 +163,7 @@ def test_a10_critical_batch_is_300_times_sparsity() -> None:
     assert critical_batch(chip("lp30"), "fp8", fp8) == pytest.approx(4.1, abs=0.05)
     counted = parameters(model(V3))
     assert counted.sparsity == pytest.approx(17.9, abs=0.05)
-    assert model_critical_batch(chip("h100-sxm"), "bf16", FORMATS["bf16"], counted) == pytest.approx(5.3e3, rel=0.01)
+    assert model_critical_batch(chip("h100-sxm"), precision(), counted) == pytest.approx(5.3e3, rel=0.01)
 
 
 def test_a11_drain_time() -> None:

@@ -205,7 +205,37 @@ def test_amounts_are_shown_and_read_with_prefixes() -> None:
     assert shown != ask("lifetime", "qwen3-8b")
 
 
+_MIXED = {"model": (), "kv": (), "memory": (), "load": ("--tensor", "2"), "roofline": (), "decode": ("--tensor", "2")}
+
+
+@pytest.mark.parametrize("question", _MIXED)
+def test_experts_in_a_format_of_their_own_are_named(question: str) -> None:
+    arguments = [question, "gpt-oss-120b", *_MIXED[question], "--experts", "mxfp4"]
+    assert ask(*arguments)["weight_format"] == "bf16, experts mxfp4"
+    assert "bf16, experts mxfp4" in CliRunner().invoke(plan, arguments).output
+    alike = ask(question, "gpt-oss-120b", *_MIXED[question], "--weights", "mxfp4", "--experts", "mxfp4")
+    assert alike["weight_format"] == "mxfp4"
+
+
+def test_what_is_missing_of_memory_is_negative_in_both_units() -> None:
+    shown = CliRunner().invoke(plan, ["memory", "gpt-oss-120b", "--experts", "mxfp4"]).output
+    assert "unused                                     -3.005 GB (-2.799 GiB)" in shown
+
+
+def test_attention_and_feed_forward_take_a_format_that_both_have() -> None:
+    chosen = ask("afd", "llama-3.1-70b")
+    named = ask("afd", "llama-3.1-70b", "--weights", "fp8")
+    assert (chosen["weight_format"], chosen["step_s"]) == ("fp8", named["step_s"])
+    said = "weights in fp8, the widest format that both chips have a rate for: --weights says another"
+    assert said in chosen["assumptions"]
+    assert said not in named["assumptions"]
+    alike = ask("afd", "llama-3.1-70b", "--feed-forward-system", "hgx-h200", "--feed-forward-chips", "8")
+    assert alike["weight_format"] == "bf16"
+
+
 def test_sizes_show_both_kinds_of_prefix() -> None:
     assert size(40 * 2**30) == "42.95 GB (40 GiB)"
     assert size(1000) == "1000 B"
+    assert size(-40 * 2**30) == "-42.95 GB (-40 GiB)"
+    assert size(-1000) == "-1000 B"
     assert (si(1.5e-3, "s"), si(0, "s"), si(12_345, "B")) == ("1.5 ms", "0 s", "12.35 kB")

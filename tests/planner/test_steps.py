@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from headway.arithmetic.formats import precision
 from headway.arithmetic.parallelism import Parallelism, weight_bytes_per_chip
+from headway.arithmetic.parameters import parameters
 from headway.arithmetic.shape import ShapeError
 from headway.planner.crossing import first_crossing
 from headway.planner.decoding import decode_report
@@ -63,6 +65,18 @@ def test_where_weights_stop_mattering() -> None:
     sparse = limits_report(deployed("deepseek-v3", "hgx-b200"), 1, 1024)
     assert sparse.weights_stop_mattering_batch == pytest.approx(sparse.weights_stop_mattering_batch_rule, rel=0.2)
     assert sparse.weights_stop_mattering_batch_rule > 4000
+
+
+def test_the_rule_reads_and_multiplies_experts_in_their_own_format() -> None:
+    where = replace(deployed("gpt-oss-120b", "hgx-b200", tensor=1), precision=precision("bf16", "bf16", "mxfp4"))
+    counted, chip = parameters(where.model), where.system.chip
+    assert chip.fp4_flops_per_s is not None
+    assert chip.bf16_flops_per_s is not None
+    read_s = (counted.always * 2 + counted.experts * 4.25 / 8) / chip.hbm_bytes_per_s
+    token_s = 2 * (counted.always / chip.bf16_flops_per_s + counted.active_experts / chip.fp4_flops_per_s)
+    report = limits_report(where, 32, 8192)
+    assert report.weights_stop_mattering_batch_rule == pytest.approx(read_s / token_s)
+    assert report.weights_stop_mattering_batch == pytest.approx(report.weights_stop_mattering_batch_rule, rel=0.25)
 
 
 @pytest.mark.parametrize("name", ["llama-3.1-70b", "deepseek-v3", "gpt-oss-120b"])

@@ -80,6 +80,13 @@ class Precision:
     expert_rate: Rate | None = None
     attention_rate: Rate = "bf16"
 
+    @property
+    def named(self) -> str:
+        """Of the weights, in words: the experts' too where it is another."""
+        if self.experts is None or self.experts == self.weights:
+            return self.weights.name
+        return f"{self.weights.name}, experts {self.experts.name}"
+
     def of(self, part: Part) -> Format:
         if part == "experts":
             return self.experts or self.weights

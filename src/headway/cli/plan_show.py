@@ -64,7 +64,7 @@ def quantity(name: str, value: Any) -> str:
     if isinstance(value, str):
         return value.replace("_", " ") if name == "bound" else value
     if "bytes_per_s" not in name and ("bytes" in name or name.endswith("_bytes")):
-        return size(value) if value >= 0 else f"-{size(-value)}"
+        return size(value)
     for ending, unit in _UNITS:
         if name.endswith(ending):
             return si(value, unit).strip()

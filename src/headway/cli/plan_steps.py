@@ -10,7 +10,7 @@ import click
 from headway.cli.plan_deployment import MFU, SHARE, a_request, by_floors, charted, draw, on_a_system, taken, workload
 from headway.cli.plan_options import BATCH, CHIPS, SLO, SYSTEM, TOKENS, about_a_model, one_line, option
 from headway.cli.plan_show import show
-from headway.cli.preconditions import Beside
+from headway.cli.preconditions import Beside, given_options
 from headway.cli.quantities import Number
 
 _BATCHES = [1, 2, 4, 8, 16, 32, 64, 128, 256]
@@ -187,12 +187,24 @@ def afd_question(
     **asked: Any,
 ) -> None:
     """Attention and feed-forward on different chips: hops, micro-batches, pipelining."""
-    from headway.planner.afd import afd_report
+    from dataclasses import replace
 
+    from headway.arithmetic.formats import precision
+    from headway.planner.afd import afd_report, common_format
+
+    kv, experts = asked["kv"], asked["experts"]
     with one_line():
         catalog, where = taken(asked)
         other = catalog.system(feed_forward_system)
+        chosen: tuple[str, ...] = ()
+        if "weights" not in given_options():
+            common = common_format(where.system.chip, other.chip)
+            where = replace(where, precision=precision(common, kv, experts))
+            chosen = (
+                f"weights in {common}, the widest format that both chips have a rate for: --weights says another",
+            )
         report = afd_report(where, other, attention_chips, feed_forward_chips, batch, context)
+        report = replace(report, assumptions=(*report.assumptions, *chosen))
     show(report, as_json)
 
 

@@ -245,8 +245,9 @@ def _unfitted(engine: str, chip: str) -> str:
 def _lines(title: str, *pairs: tuple[str, str]) -> None:
     if title:
         click.echo(title)
+    width = max(24, *(len(name) for name, _ in pairs))
     for name, value in pairs:
-        click.echo(f"  {name:24} {value}")
+        click.echo(f"  {name:{width}} {value}")
 
 
 def _assume(assumptions: tuple[str, ...], uncertain: tuple[str, ...] = (), formulas: tuple[str, ...] = ()) -> None:

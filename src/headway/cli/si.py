@@ -45,6 +45,6 @@ def seconds(value: float) -> str:
 def size(value: float) -> str:
     """Decimal and binary side by side, so that neither is taken for the other."""
     for factor, prefix in _BINARY:
-        if value >= factor:
+        if abs(value) >= factor:
             return f"{si(value, 'B')} ({value / factor:.4g} {prefix}B)"
     return f"{value:.4g} B"

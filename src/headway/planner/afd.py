@@ -9,7 +9,7 @@ import numpy as np
 from headway.arithmetic.cache import kv_bytes
 from headway.arithmetic.parallelism import Parallelism, weight_bytes_by_part
 from headway.arithmetic.shape import ShapeError
-from headway.catalog import CatalogError, System
+from headway.catalog import CatalogError, Chip, System
 from headway.planner.deployment import FLOOR, Deployment
 from headway.planner.fitting import USABLE
 from headway.planner.uncertain import uncertain_figures
@@ -31,6 +31,9 @@ ASSUMPTIONS = (
 )
 
 
+_FORMATS = {"bf16": "bf16", "fp8": "fp8", "mxfp4": "fp4"}
+
+
 @dataclass(frozen=True, slots=True)
 class MicroBatches:
     micro_batches: int
@@ -50,6 +53,7 @@ class AfdReport:
     feed_forward_system: str
     attention_chips: int
     feed_forward_chips: int
+    weight_format: str
     batch: int
     context_tokens: int
     attention_bytes_per_chip: float
@@ -68,6 +72,14 @@ class AfdReport:
     uncertain: tuple[str, ...]
     formulas: tuple[str, ...] = FORMULAS
     assumptions: tuple[str, ...] = ASSUMPTIONS
+
+
+def common_format(*chips: Chip) -> str:
+    """The widest that all of them publish a rate for. Raises CatalogError if there is none."""
+    for name, rate in _FORMATS.items():
+        if all(getattr(chip, f"{rate}_flops_per_s") is not None for chip in chips):
+            return name
+    raise CatalogError(f"{' and '.join(chip.name for chip in chips)} have no published rate in common")
 
 
 def afd_report(
@@ -95,6 +107,7 @@ def afd_report(
         feed_forward.name,
         attention_chips,
         feed_forward_chips,
+        attention.precision.named,
         batch,
         context,
         sides[0],

@@ -83,7 +83,7 @@ def decode_report(where: Deployment, batches: Sequence[int], contexts: Sequence[
         where.name,
         where.system.name,
         where.cut.chips,
-        where.precision.weights.name,
+        where.precision.named,
         where.precision.kv.name,
         _would_fit(where, points),
         tuple(points),

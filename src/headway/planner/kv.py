@@ -55,7 +55,7 @@ def kv_report(name: str, model: ModelShape, precision: Precision, chip: Chip, co
     return KvReport(
         model=name,
         kv_format=precision.kv.name,
-        weight_format=precision.weights.name,
+        weight_format=precision.named,
         context_tokens=context,
         batch=batch,
         kv_bytes_per_token=kv_bytes_per_token(model, precision),

@@ -49,7 +49,7 @@ def _without_room(cuts: Sequence[Deployment], context: int) -> LeftOut | None:
         "cuts have no room for a sequence",
         len(fuller),
         len(cuts),
-        f"{where.cut.chips} x {where.system.chip.name} ({where.system.name}) in {where.precision.weights.name}, which "
+        f"{where.cut.chips} x {where.system.chip.name} ({where.system.name}) in {where.precision.named}, which "
         f"needs {need:.4g} GB of {have:.4g} GB a chip",
     )
 

@@ -19,7 +19,8 @@ from headway.planner.uncertain import uncertain_figures
 MAX_BATCH = 1_000_000
 MAX_CONTEXT = 100_000_000
 FORMULAS = (
-    "rule for the batch where weights stop mattering = (FLOPs/s) / (bytes/s) x (bytes a weight) / 2 x total / active",
+    "rule for the batch where weights stop mattering = (FLOPs/s) / (bytes/s) x (bytes a weight) / 2 x total / active; "
+    "experts in a format of their own: (bytes of both) / (bytes/s) / (2 x sum of active / (FLOPs/s))",
     "latency floor = one sequence of one token: every weight that a token needs, read once",
     "drain = memory / bandwidth: no step that reads each byte once takes longer",
     "compute, weights and KV of a step are compared, each at the chip's peak",
@@ -59,7 +60,7 @@ class LimitsReport:
 
 
 def limits_report(where: Deployment, batch: int, context: int) -> LimitsReport:
-    chip, precision = where.system.chip, where.precision
+    chip = where.system.chip
     floor_s = float(where.floor(where.decode_shape(1, 1)).step_s)
 
     def compute_over_weights(batches: Ints) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
@@ -85,9 +86,7 @@ def limits_report(where: Deployment, batch: int, context: int) -> LimitsReport:
         chips=where.cut.chips,
         batch=batch,
         context_tokens=context,
-        weights_stop_mattering_batch_rule=model_critical_batch(
-            chip, precision.rate, precision.weights, parameters(where.model)
-        ),
+        weights_stop_mattering_batch_rule=model_critical_batch(chip, where.precision, parameters(where.model)),
         weights_stop_mattering_batch=first_crossing(compute_over_weights, MAX_BATCH),
         latency_floor_s=floor_s,
         latency_floor_tokens_per_s=1 / floor_s,

@@ -61,7 +61,7 @@ def load_report(where: Deployment, tiers: Mapping[str, Tier], batch: int, contex
         where.name,
         where.system.name,
         where.cut.chips,
-        where.precision.weights.name,
+        where.precision.named,
         weight_bytes(where.model, where.precision),
         share,
         part,

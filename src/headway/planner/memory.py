@@ -53,7 +53,7 @@ def memory_report(where: Deployment, context: int, batch: int) -> MemoryReport:
         system=where.system.name,
         chip=chip.name,
         chips=where.cut.chips,
-        weight_format=where.precision.weights.name,
+        weight_format=where.precision.named,
         kv_format=where.precision.kv.name,
         context_tokens=context,
         batch=batch,

@@ -70,7 +70,7 @@ def model_report(name: str, model: ModelShape, precision: Precision, published: 
         published_active_params=active,
         total_gap=_gap(counted.total, total),
         active_gap=_gap(counted.active, active),
-        weight_format=precision.weights.name,
+        weight_format=precision.named,
         weight_bytes=weight_bytes(model, precision),
         kv_format=precision.kv.name,
         kv_bytes_per_token=kv_bytes_per_token(model, precision),

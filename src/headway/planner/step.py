@@ -117,7 +117,7 @@ def roofline_report(where: Deployment, context: int, batch: int) -> RooflineRepo
         chip=system.chip.name,
         chips=cut.chips,
         parallelism=cut,
-        weight_format=precision.weights.name,
+        weight_format=precision.named,
         kv_format=precision.kv.name,
         context_tokens=context,
         batch=batch,

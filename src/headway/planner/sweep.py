@@ -98,7 +98,7 @@ class Sweep:
             parallelism=self.where.cut,
             prefill_replicas=0 if pools is None else int(pools.prefill_replicas[j]),
             prefill_parallelism=None if pools is None else pools.cut(j),
-            weight_format=self.where.precision.weights.name,
+            weight_format=self.where.precision.named,
             kv_format=self.where.precision.kv.name,
             batch=int(self.batches[j]),
             tpot_s=tpot_s,
