@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
@@ -13,9 +15,11 @@ from hypothesis import strategies as st
 
 from headway.cli.simulate import simulate
 from headway.scheduler.config import CacheGroup
-from headway.simulator.fleet import FleetConfig
+from headway.simulator.fleet import Fleet, FleetConfig
 from headway.simulator.handover import Parcel, Port
 from headway.simulator.pools import Pool
+from headway.simulator.trace_file import TraceFile
+from headway.simulator.trace_out import TraceOut
 from headway.workload.call import Workload, WorkloadError
 
 from .drive import MS, Outcome, PlainTime, config, lone, run, run_fleet
@@ -82,6 +86,10 @@ def test_calls_tokens_blocks_and_bytes_are_conserved(workload: Workload, chosen)
             record.e2e_ns
         )
         assert record.receipt.tokens_reused <= record.call.num_input_tokens
+        assert 0 <= (record.handover_ns or 0) <= record.receipt.decode_ns
+        if record.ok:
+            assert outcome.fleet.backends[record.prefill_replica].role == "prefill"
+            assert (record.handover_ns is None) == (record.receipt.tokens_generated == 1)
     for replica in outcome.fleet.replicas:
         replica.scheduler.check()
         assert replica.scheduler.is_idle
@@ -141,8 +149,9 @@ def test_layers_go_out_while_the_prompt_is_computed(bytes_per_s: float, seen_ms:
     outcome = run_fleet(lone((0, 33, 3)), split(Port(bytes_per_s, 0.0003), time=FLAT))
     (record,) = outcome.records
     assert record.receipt.ttft_ns == 2 * MS
-    assert record.receipt.decode_ns == 2 * MS + round(seen_ms * MS) + 300_000
-    assert record.replica == 1
+    assert record.handover_ns == round(seen_ms * MS) + 300_000
+    assert record.receipt.decode_ns == 2 * MS + record.handover_ns
+    assert (record.prefill_replica, record.replica) == (0, 1)
 
 
 def test_what_is_sent_to_one_replica_goes_one_after_another() -> None:
@@ -150,6 +159,17 @@ def test_what_is_sent_to_one_replica_goes_one_after_another() -> None:
     outcome = run_fleet(lone(*calls), split(Port(0.4e6), prefills=2, time=FLAT))
     first, second = (record.receipt.decode_ns for record in outcome.records)
     assert (first, second) == (MS + 6.5 * MS, MS + 14.5 * MS)
+    assert [record.handover_ns for record in outcome.records] == [6.5 * MS, 14.5 * MS]
+
+
+def test_the_wait_for_a_seat_is_part_of_the_hand_over() -> None:
+    first, second = run_fleet(lone((0, 33, 11), (0, 33, 3)), split(max_running=1, prefills=2, time=FLAT)).records
+    assert (first.handover_ns, second.handover_ns) == (0, 10 * MS)
+
+
+def test_where_nothing_is_split_nothing_is_said_of_it() -> None:
+    (record,) = run(lone((0, 33, 3))).records
+    assert (record.prefill_replica, record.handover_ns) == (None, None)
 
 
 def test_a_link_that_is_too_slow_is_not_waited_for() -> None:
@@ -215,6 +235,31 @@ def test_a_slower_link_is_seen_after_the_first_token_only() -> None:
     assert slow["tpot_s"]["mean"] > fast["tpot_s"]["mean"] + 0.1 / 19, "131 MB take 0.13 s"
     late = answer(*SPLIT, "--handover-latency", "0.5")
     assert late["tpot_s"]["p50"] == pytest.approx(0.5 / 19, rel=0.5)
+
+
+def test_the_table_says_who_prefilled_and_how_long_the_hand_over_took(tmp_path: Path) -> None:
+    out = tmp_path / "calls.parquet"
+    answer(*SPLIT, "--handover-bandwidth", "1GB", "--out", str(out))
+    table = pq.read_table(out).to_pydict()
+    assert set(table["prefill_replica"]) == {0, 1}
+    assert set(table["replica"]) == {2}
+    assert min(table["handover_s"]) > 0.1, "131 MB take 0.13 s"
+    assert all(wait < took for wait, took in zip(table["handover_s"], table["decode_s"], strict=True))
+    answer("--out", str(out))
+    assert {*pq.read_table(out)["prefill_replica"].to_pylist(), *pq.read_table(out)["handover_s"].to_pylist()} == {None}
+
+
+def test_the_picture_shows_the_hand_over_from_its_first_layer_on(tmp_path: Path) -> None:
+    """As above: of a prefill of 2 ms the first of 4 layers is there after 0.5; the 8 ms on the link begin then."""
+    path = tmp_path / "t.json"
+    with TraceFile(path, 1000) as file:
+        out = TraceOut(file)
+        Fleet(split(Port(0.4e6, 0.0003), time=FLAT), out.recorded, out).run(lone((0, 33, 3)))
+    events = json.loads(path.read_bytes())["traceEvents"]
+    spans = {(e["name"], e["ph"]): e["ts"] / 1000 for e in events if e.get("cat") in ("transfer", "request")}
+    assert (spans["load from handover", "b"], spans["load from handover", "e"]) == (0.5, pytest.approx(8.8))
+    phases = [spans[name, end] for name in ("prefill", "hand-over", "decode") for end in "be"]
+    assert phases == pytest.approx([0, 2, 2, 8.8, 8.8, 10.8])
 
 
 def test_text_tells_what_was_received() -> None:

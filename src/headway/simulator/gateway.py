@@ -50,6 +50,9 @@ class Job:
     failures: int = 0
     """In a row, without a token between them."""
     resent: int = 0
+    prefill_replica: int | None = None
+    """That gave it its first token, where pools are split."""
+    handover_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +230,13 @@ class Gateway:
         if backend is None:
             raise RuntimeError(f"{finished.id} ended where it never was")
         self._let_go(job, backend)
-        job.course.add(finished.receipt, job.added_ns, backend.load.pool)
+        receipt = finished.receipt
+        if backend.role == "prefill" and receipt.steps:
+            job.prefill_replica = backend.load.replica
+        if job.promise is not None:
+            waited_ns = job.added_ns + receipt.queue_ns - job.promise.ended_ns
+            job.handover_ns = waited_ns + (job.handover_ns or 0)
+        job.course.add(receipt, job.added_ns, backend.load.pool)
         return backend
 
     def _let_go(self, job: Job, backend: Backend) -> None:
@@ -249,6 +258,8 @@ class Gateway:
             way_ns=way_ns,
             resent=job.resent,
             charges=tuple(course.charges.items()),
+            prefill_replica=job.prefill_replica,
+            handover_ns=job.handover_ns,
         )
         self._on_answer(job.client, record)
 

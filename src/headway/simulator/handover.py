@@ -102,15 +102,14 @@ class Inbox:
         if lost:
             self._tell(TierLost(lost))
 
-    def load(self, load: Load, on_arrival: OnArrival) -> None:
+    def load(self, load: Load, on_arrival: OnArrival) -> int:
         if load.tier != TIER:
-            self._tiers.load(load, on_arrival)
-            return
+            return self._tiers.load(load, on_arrival)
         promise = self._promises.get(load.keys[-1])
         if promise is None or not promise.is_kept or not self.end.is_up:
             self.num_failed += 1
             self._world.at(self._world.now_ns, ARRIVED, on_arrival, False)
-            return
+            return self._world.now_ns
         size_bytes = self._parcel.bytes_of(len(load.keys) * self._block_size)
 
         def arrived(ok: bool) -> None:
@@ -121,11 +120,14 @@ class Inbox:
                 self.forget(promise)
 
         transfer = Transfer(self._world, (promise.sender, self.end), size_bytes, arrived)
+        began_ns = 0
         for end in (promise.sender, self.end):
             head_start_ns = promise.head_start_ns(
                 self._world.now_ns, size_bytes / end.bytes_per_s * 1e9, self._parcel.layers
             )
+            began_ns = max(began_ns, end.link.begins_ns(max(0, head_start_ns)))
             transfer.over(end.link, max(0, head_start_ns))
+        return began_ns
 
     def save(self, save: Save, on_arrival: OnArrival) -> None:
         self._tiers.save(save, on_arrival)

@@ -20,7 +20,8 @@ OnArrival = Callable[[bool], None]
 class Carrier(Protocol):
     """The part of a body that moves KV: it answers each transfer once."""
 
-    def load(self, load: Load, on_arrival: OnArrival) -> None: ...
+    def load(self, load: Load, on_arrival: OnArrival) -> int:
+        """When it began: before it was asked for, where it was on its way already."""
 
     def save(self, save: Save, on_arrival: OnArrival) -> None: ...
 
@@ -38,10 +39,13 @@ class Link:
 
     def send(self, size_bytes: float, on_arrival: OnArrival, head_start_ns: int = 0) -> Event:
         """Its arrival. `head_start_ns`: so much of it was sent before, if the link had nothing else to do."""
-        now_ns = self._world.now_ns
-        began_ns = max(self._free_ns, now_ns - head_start_ns)
-        self._free_ns = max(now_ns, began_ns + round(size_bytes * self._ns_per_byte))
+        began_ns = self.begins_ns(head_start_ns)
+        self._free_ns = max(self._world.now_ns, began_ns + round(size_bytes * self._ns_per_byte))
         return self._world.at(self._free_ns + self._latency_ns, ARRIVED, on_arrival, True)
+
+    def begins_ns(self, head_start_ns: int = 0) -> int:
+        """When what is sent now begins to go, or did."""
+        return max(self._free_ns, self._world.now_ns - head_start_ns)
 
     def clear(self) -> None:
         """What was under way is not any more."""
@@ -128,8 +132,9 @@ class TierLinks:
         self.num_failed: Counter[str] = Counter()
         """Loads from a tier and copies to it that did not arrive."""
 
-    def load(self, load: Load, on_arrival: OnArrival) -> None:
+    def load(self, load: Load, on_arrival: OnArrival) -> int:
         self._send(load.tier, load.keys, {load.tier: self.reads}, on_arrival)
+        return self._world.now_ns
 
     def save(self, save: Save, on_arrival: OnArrival) -> None:
         """From a tier, it has to be read there first: whichever of the two links takes longer."""

@@ -24,8 +24,8 @@ class Observer(Protocol):
         what bound it (BOUNDS).
         """
 
-    def arrived(self, replica: int, transfer: int, ok: bool, now_ns: int) -> None:
-        """A load or save of one of the plans has ended."""
+    def arrived(self, replica: int, transfer: int, ok: bool, now_ns: int, began_ns: int | None = None) -> None:
+        """A load or save of one of the plans has ended. `began_ns`: None, when it was planned."""
 
     def recorded(self, record: Record) -> None:
         """A call has ended or was refused."""
@@ -47,9 +47,9 @@ class Observers:
         for observer in self._observers:
             observer.stepped(replica, outcome, now_ns, stats, bound_ns)
 
-    def arrived(self, replica: int, transfer: int, ok: bool, now_ns: int) -> None:
+    def arrived(self, replica: int, transfer: int, ok: bool, now_ns: int, began_ns: int | None = None) -> None:
         for observer in self._observers:
-            observer.arrived(replica, transfer, ok, now_ns)
+            observer.arrived(replica, transfer, ok, now_ns, began_ns)
 
     def recorded(self, record: Record) -> None:
         for observer in self._observers:

@@ -30,6 +30,10 @@ class Record:
     """How often it went on elsewhere because its replica failed."""
     charges: tuple[tuple[int, int], ...] = ()
     """(pool, nanoseconds): its share of steps, by the pool that ran them; none where there is but one pool."""
+    prefill_replica: int | None = None
+    """That handed it over to `replica`, or gave it its only token; None: one that does both had it."""
+    handover_ns: int | None = None
+    """Of its decode time: until `replica` took it up, which is the way of its KV and the wait for a seat there."""
 
     @property
     def charged_ns(self) -> tuple[tuple[int, int], ...]:
@@ -72,11 +76,13 @@ COLUMNS = (
     "session",
     "turn",
     "replica",
+    "prefill_replica",
     "reason",
     "arrival_s",
     "queue_s",
     "prefill_s",
     "decode_s",
+    "handover_s",
     "ttft_s",
     "tpot_s",
     "e2e_s",
@@ -108,11 +114,13 @@ def row(record: Record, usd_per_s: Sequence[float | None], work: Work) -> tuple[
         call.session,
         call.turn,
         record.replica,
+        record.prefill_replica,
         record.reason,
         record.arrival_ns / 1e9,
         r.queue_ns / 1e9,
         r.prefill_ns / 1e9,
         r.decode_ns / 1e9,
+        None if record.handover_ns is None else record.handover_ns / 1e9,
         record.ttft_ns / 1e9,
         r.tpot_ns / 1e9,
         record.e2e_ns / 1e9,

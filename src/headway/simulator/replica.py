@@ -61,6 +61,8 @@ class Replica:
         """Counts plans and cuts: an event that was scheduled for an earlier one is void."""
         self._life = 0
         """Counts failures: what an earlier scheduler asked for is void."""
+        self._began_ns: dict[int, int] = {}
+        """When loads that are under way began, by transfer."""
         self._past_use: tuple[MemoryUse, ...] = ()
         """Of the memories of all earlier schedulers."""
 
@@ -107,6 +109,7 @@ class Replica:
         self._busy = False
         self._submission += 1
         self._life += 1
+        self._began_ns.clear()
         return lost
 
     def _break_off(self) -> None:
@@ -164,7 +167,8 @@ class Replica:
         if carrier is None:
             raise RuntimeError("a plan moves KV where nothing carries it")
         for load in plan.loads:
-            carrier.load(load, partial(self._arrived, self._life, load.transfer))
+            arrived = partial(self._arrived, self._life, load.transfer)
+            self._began_ns[load.transfer] = carrier.load(load, arrived)
         for save in plan.saves:
             carrier.save(save, partial(self._arrived, self._life, save.transfer))
 
@@ -172,8 +176,9 @@ class Replica:
         if life != self._life:
             return
         self.scheduler.arrived(transfer, ok, self._world.now_ns)
+        began_ns = self._began_ns.pop(transfer, None)
         if self._observer is not None:
-            self._observer.arrived(self.index, transfer, ok, self._world.now_ns)
+            self._observer.arrived(self.index, transfer, ok, self._world.now_ns, began_ns)
         self._rouse()
 
     def _await(self) -> None:

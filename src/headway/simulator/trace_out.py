@@ -54,11 +54,12 @@ class TraceOut:
             self._file.add(now_ns, seen.step(seen.kind(plan), begin_ns, now_ns, args))
         self._file.add(now_ns, *seen.changed_counters(stats, now_ns))
 
-    def arrived(self, replica: int, transfer: int, ok: bool, now_ns: int) -> None:
+    def arrived(self, replica: int, transfer: int, ok: bool, now_ns: int, began_ns: int | None = None) -> None:
         seen = self._replica(replica)
         if transfer not in seen.transfers:
             return
-        name, blocks, begin_ns = seen.transfers.pop(transfer)
+        name, blocks, planned_ns = seen.transfers.pop(transfer)
+        begin_ns = planned_ns if began_ns is None else began_ns
         own = self._track(seen, "transfer")
         args = {"args": {"blocks": blocks, "ok": ok}}
         self._file.add(now_ns, _begin(own, name, begin_ns) | args, _end(own, name, now_ns))
@@ -68,14 +69,24 @@ class TraceOut:
         args = {"session": call.session, "turn": call.turn, "output_tokens": call.num_output_tokens}
         if record.refused:
             args["refusal"] = record.refusal
+        if record.handover_ns is not None:
+            args["prefill_replica"] = record.prefill_replica
         known = {name: value for name, value in args.items() if value is not None}
-        begin_ns, end_ns = record.arrival_ns + record.way_ns, record.end_ns - record.way_ns
-        self.request(record.replica, call.id, begin_ns, end_ns, record.reason, record.receipt, known)
+        begin_ns, end_ns, wait_ns = record.arrival_ns + record.way_ns, record.end_ns - record.way_ns, record.handover_ns
+        self.request(record.replica, call.id, begin_ns, end_ns, record.reason, record.receipt, known, wait_ns or 0)
 
     def request(
-        self, replica: int, id: str, arrival_ns: int, end_ns: int, reason: str, receipt: Receipt, args: dict[str, Any]
+        self,
+        replica: int,
+        id: str,
+        arrival_ns: int,
+        end_ns: int,
+        reason: str,
+        receipt: Receipt,
+        args: dict[str, Any],
+        handover_ns: int = 0,
     ) -> None:
-        """One that has ended."""
+        """One that has ended. `handover_ns`: of its decode time."""
         own = self._track(self._replica(replica), "request")
         shown = args | {
             "reason": reason,
@@ -85,8 +96,12 @@ class TraceOut:
         }
         events = [_begin(own, id, arrival_ns) | {"args": shown}]
         at_ns = arrival_ns
-        for phase in ("queue", "prefill", "decode"):
-            took_ns = getattr(receipt, f"{phase}_ns")
+        for phase, took_ns in (
+            ("queue", receipt.queue_ns),
+            ("prefill", receipt.prefill_ns),
+            ("hand-over", handover_ns),
+            ("decode", receipt.decode_ns - handover_ns),
+        ):
             if took_ns:
                 events += [_begin(own, phase, at_ns), _end(own, phase, at_ns + took_ns)]
             at_ns += took_ns

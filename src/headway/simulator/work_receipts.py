@@ -64,7 +64,7 @@ class WorkReceipts:
         del now_ns, stats
         self._replicas[replica].charge(outcome, bound_ns)
 
-    def arrived(self, replica: int, transfer: int, ok: bool, now_ns: int) -> None:
+    def arrived(self, replica: int, transfer: int, ok: bool, now_ns: int, began_ns: int | None = None) -> None:
         """Nothing: bytes that links carry are no step's."""
 
     def recorded(self, record: Record) -> None:
