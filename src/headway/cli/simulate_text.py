@@ -20,6 +20,8 @@ from headway.simulator.results import Quantiles, Summary
 EVERY = 64
 """Calls between two looks at the progress bar."""
 LIMITS = {"ttft_s": "TTFT", "tpot_s": "TPOT", "e2e_s": "end to end"}
+BUSY_SHARE = 0.1
+"""Below this a line says how long the replicas stood idle."""
 MEANINGS = {
     "TTFT": "from a call's arrival to its first token; TPOT: a token after it, the mean of an answer",
     "ITL": "each gap between two tokens of an answer",
@@ -62,6 +64,8 @@ def show_summary(described: dict[str, Any], summary: Summary, as_json: bool) -> 
     for reason, text in s.first_refusals.items():
         _line("", f"{reason.replace('_', ' ')}, the first: {text}")
     _line("duration", f"{plain(s.duration_s, 's')}, {s.steps:,} steps, busy {s.busy_share:.1%} of the time")
+    if s.steps and s.busy_share < BUSY_SHARE:
+        _line("idle", f"{_idle(s)} of the time: throughput, goodput and cost are of the whole duration")
     _line("tokens", f"{s.output_tokens:,} out; {cached}; {s.preemptions:,} preemptions")
     if s.failures:
         _line("failures", f"{s.failures:,}; {s.resent:,} times a call went on at another replica")
@@ -88,6 +92,12 @@ def show_summary(described: dict[str, Any], summary: Summary, as_json: bool) -> 
         click.echo(f"  energy of a call in --out: {d['energy_of_a_call']}")
     for word, meaning in MEANINGS.items():
         click.echo(f"  {word}: {meaning}")
+
+
+def _idle(summary: Summary) -> str:
+    """Not rounded to all of the time."""
+    share = f"{1 - summary.busy_share:.2%}"
+    return "more than 99.99%" if share == "100.00%" else share
 
 
 def as_result(described: dict[str, Any], summary: Summary) -> dict[str, Any]:
