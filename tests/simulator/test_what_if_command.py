@@ -94,6 +94,19 @@ def test_formats_and_fleet(log: str) -> None:
     assert two["changed"]["energy_j"] == pytest.approx(2 * H100_W * two["changed"]["service_s"])
 
 
+def test_step_times_are_those_of_the_options_of_these_names(log: str) -> None:
+    floor = answer(log, "--with", "system=hgx-h100,host-gap=0ms")
+    assert answer(log, "--host-gap", "0ms", "--with", "system=hgx-h100,chunk=64")["changed"] == floor["changed"]
+    waiting = answer(log, "--with", "system=hgx-h100,host_gap=5ms")["changed"]["tpot_s"]["mean"]
+    assert waiting >= floor["changed"]["tpot_s"]["mean"] + 5e-3
+    fitted = answer(log, "--with", "system=h100x2,calibrated=vllm")
+    assert "calibrated to vllm" in fitted["changed_on"]
+    assert fitted["changed"] == answer(log, "--calibrated", "vllm", "--with", "system=h100x2")["changed"]
+    spread = answer(log, "--with", "system=h100x8,expert=8", "--model", "mixtral-8x7b")["changed"]
+    cut = ("--tensor", "8", "--expert", "8", "--model", "mixtral-8x7b")
+    assert spread == answer(log, "--with", "system=hgx-h100", *cut)["changed"]
+
+
 def test_the_logged_machine_prices_what_was_logged_request_by_request(log: str, measured: str, tmp_path: Path) -> None:
     """100 W and 0.001 USD a second while busy, against three chips of 700 W; the model stays the file's."""
     out = tmp_path / "requests.parquet"
@@ -159,6 +172,7 @@ def test_a_change_of_a_modelled_machine_is_told_from_that_machine_modelled(log: 
         (("--with", "system=h100x0"), "system 'h100x0' is not known"),
         (("--with", "system=8xhgx-h100"), "say how many of its chips a replica takes by --tensor"),
         (("--with", "system="), "system needs a value"),
+        (("--with", "system=h100x8,host_gap=x"), "--with host_gap=x: "),
         (("--with", "replicas=0"), "--with replicas must be a whole number from 1 to 4,096, not '0'"),
         (("--with", "replicas=2,router=nope"), "router must be one of round-robin, least-work"),
         (("--with", "system=h100x8,weights=fp9"), "number format 'fp9' is not known"),
