@@ -35,7 +35,7 @@ _OPTIONS: dict[str, Callable[[Command], Command]] = {
         "--trace", type=NamedPath(dir_okay=False, path_type=Path), help="Replay FILE, of any known format."
     ),
     "agents": _option("--agents", metavar="PRESET", help="Sessions of turns: chat, coding_agent or tracelab."),
-    "requests": _option("--requests", type=COUNT, help="Requests to make.  [default: 100, or all of a trace]"),
+    "requests": _option("--requests", type=COUNT, help="Requests to make.  [default: 100, or all that there are]"),
     "sessions": _option("--sessions", type=COUNT, default=10, help="Sessions to make."),
     "input_tokens": _option(
         "--input-tokens",
