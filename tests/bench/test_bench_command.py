@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ from click.testing import CliRunner, Result
 from headway.bench.results import read_records, read_run
 from headway.cli.bench import bench, report
 from headway.cli.one_line import OneLineGroup
-from tests.bench.live import OVERHEAD, live, silent
+from tests.bench.live import OVERHEAD, Behave, live, obliging, silent
+from tests.bench.scripted import event
 
 _MAIN = """
 from headway.cli.bench import bench
@@ -27,6 +29,21 @@ group = OneLineGroup("headway")
 group.add_command(bench)
 group.main()
 """
+
+
+def slow(body: dict[str, Any]) -> list[bytes | float]:
+    return [0.01, *obliging(body)]
+
+
+def failing_every_other() -> Behave:
+    """An error in every other answer of those that are longer than a probe's."""
+    numbers = count()
+
+    def behave(body: dict[str, Any]) -> list[bytes | float]:
+        is_bad = body["max_tokens"] > 1 and next(numbers) % 2 == 0
+        return [event({"error": {"message": "out of luck"}})] if is_bad else obliging(body)
+
+    return behave
 
 
 def headway(*arguments: Any) -> Result:
@@ -119,7 +136,7 @@ def test_interrupting_keeps_what_is_done(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "exit_code", "names"),
     [
-        (["ftp://h"], 1, "URL"),
+        (["ftp://h"], 2, "URL"),
         (["127.0.0.1:1"], 1, "http://127.0.0.1:1/v1/models: Connection refused"),
         (["h", "--concurrency", "1", "--rate", "2"], 2, "--rate"),
         (["h", "--concurrency", "none"], 2, "--concurrency"),
@@ -127,11 +144,12 @@ def test_interrupting_keeps_what_is_done(tmp_path: Path) -> None:
         (["h", "--rate", "nan"], 2, "--rate"),
         (["h", "--rate", "1,1"], 2, "--rate"),
         (["h", "--slo", "fast"], 2, "ttft=2s"),
-        (["h", "--extra", "{"], 1, "--extra"),
-        (["h", "--extra", "[]"], 1, "--extra"),
-        (["h", "--extra", '{"stream": false}'], 1, "--extra"),
+        (["h", "--extra", "{"], 2, "--extra"),
+        (["h", "--extra", "[]"], 2, "--extra"),
+        (["h", "--extra", '{"stream": false}'], 2, "--extra"),
         (["h", "--input-tokens", "many"], 2, "many"),
-        (["h", "--agents", "nobody"], 1, "nobody"),
+        (["h", "--agents", "nobody"], 2, "nobody"),
+        (["h", "--agents", "tracelab", "--shared-tokens", "999999"], 2, "--shared-tokens must be"),
         (["h", "--trace", "nowhere.jsonl"], 1, "nowhere.jsonl"),
         (["h", "--duration-s", "0"], 2, "--duration-s"),
     ],
@@ -148,19 +166,73 @@ def test_a_mistake_is_one_line(tmp_path: Path, arguments: list[str], exit_code: 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
     (tmp_path / "kept").write_text("mine")
     result = headway("bench", "h", "--out", tmp_path)
-    assert (result.exit_code, (tmp_path / "kept").read_text()) == (1, "mine")
+    assert (result.exit_code, (tmp_path / "kept").read_text()) == (2, "mine")
     assert "not an empty directory" in result.stderr
 
 
-def test_a_bad_tokenizer_is_one_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("option", "value", "says"),
+    [
+        ("--tokenizer", "none", "there is no such file"),
+        ("--tokenizer", "", "no such file"),
+        ("--model", "nope", "has toy"),
+    ],
+)
+def test_what_the_server_or_a_file_does_not_have_is_one_line(
+    tmp_path: Path, option: str, value: str, says: str
+) -> None:
     with live() as server:
-        result = small(server.url, tmp_path / "r", "--tokenizer", tmp_path / "none")
-    assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
-    assert "there is no such file" in result.stderr
+        result = small(server.url, tmp_path / "r", option, value if option == "--model" else tmp_path / value)
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    assert result.stderr.startswith(f"headway: {option}")
+    assert says in result.stderr
+
+
+def test_a_sweep_that_an_slo_stops_says_so_in_the_terminal_the_notes_and_the_report(tmp_path: Path) -> None:
+    with live(slow) as server:
+        result = small(server.url, tmp_path / "r", "--concurrency", "1,2,4", "--slo", "ttft=1ms,tpot=1h")
+    why = "stopped after concurrency 1: 0% within ttft <= 1 ms, tpot <= 3600 s, 90% needed; 2, 4 not run"
+    shown = " ".join(result.stdout.split())
+    assert (result.exit_code, why in shown) == (0, True), result.output
+    assert "ttft <= 1 ms, tpot <=" in shown.partition("stopped after")[0], "the limits stand beside the goodput"
+    (kept,) = (tmp_path / "r").glob("*/run.json")
+    assert json.loads(kept.read_text())["notes"] == [why]
+    assert why in " ".join(headway("report", tmp_path / "r").stdout.split())
+
+
+def test_a_server_that_fails_half_of_it_gives_no_result(tmp_path: Path) -> None:
+    with live(failing_every_other()) as server:
+        result = small(server.url, tmp_path / "r", "--json", "--warmup", "0")
+        again = small(server.url, tmp_path / "s", "--json", "--warmup", "0", "--max-failed", "0.5")
+    assert (result.exit_code, again.exit_code) == (3, 0)
+    assert "50% of the requests failed (allowed 5%)" in result.stderr
+
+
+def test_agents_stay_within_the_servers_context(tmp_path: Path) -> None:
+    options = (
+        "--sessions",
+        "2",
+        "--requests",
+        "2",
+        "--duration-s",
+        "1",
+        "--concurrency",
+        "2",
+        "--max-lateness-s",
+        "10",
+    )
+    with live() as server:
+        result = headway("bench", server.url, "--agents", "tracelab", *options, "--out", tmp_path / "r")
+    assert result.exit_code == 0, result.output
+    assert "the server's context of 4,096 tokens; --max-context N" in " ".join(result.stdout.split())
+    records = read_records(tmp_path / "r")
+    assert records
+    assert all(record.asked_input_tokens + record.asked_output_tokens <= 4096 for record in records)
+    assert read_run(tmp_path / "r").workload["max_context"] == 4096
 
 
 def test_help_tells_both_names_of_keys_and_each_default_once() -> None:
     shown = headway("bench", "--help").output
     assert all(name in shown for name in ("HEADWAY_API_KEY ", "HEADWAY_API_KEYS", "OPENAI_API_KEY"))
     assert '""' not in shown
-    assert "2 for one in" in " ".join(shown.split())
+    assert "2 for a mistake in the command line" in " ".join(shown.split())

@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from headway.bench.client import ClientSettings
+from headway.bench.context import context_of
 from headway.bench.load import Load, Pace
 from headway.bench.record import Record
 from headway.bench.results import REQUESTS, RUN, ResultError, read_records, read_run, write_run
 from headway.bench.run import Bench, Run
 from headway.bench.slo import Slo
+from headway.bench.summary import objections, summarise
 from headway.bench.sweep import Point, sweep
 from headway.bench.words import WORDS
 from headway.workload.call import Call, Workload
@@ -72,7 +74,7 @@ def test_a_sweep_stops_at_the_first_load_that_breaks_the_slo() -> None:
     slo = Slo(ttft_s=3.0)
     loads: list[int] = []
 
-    async def all_points() -> list[tuple[Run, list[Record]]]:
+    async def all_points() -> list[Run]:
         async def one(point: Point) -> tuple[Run, list[Record]]:
             loads.append(point.concurrency or 0)
             server = Server(lambda _: answer(float(point.concurrency or 0), []))
@@ -82,11 +84,110 @@ def test_a_sweep_stops_at_the_first_load_that_breaks_the_slo() -> None:
             asking.close()
             return made
 
-        return await sweep([Point(concurrency=n) for n in (1, 2, 4, 8)], one, slo, asyncio.Event())
+        points = [Point(concurrency=n) for n in (1, 2, 4, 8, 16)]
+        return await sweep(points, one, lambda point, run, _: kept.append((point.name, list(run.notes))), slo, stop)
 
+    kept: list[tuple[str, list[str]]] = []
+    stop = asyncio.Event()
     done = run(all_points())
     assert loads == [1, 2, 4]
-    assert [made.summary.rates["slo_share"] for made, _ in done] == [1.0, 1.0, 0.0]
+    assert [made.summary.rates["slo_share"] for made in done] == [1.0, 1.0, 0.0]
+    why = "stopped after concurrency 4: 0% within ttft <= 3 s, 90% needed; 8, 16 not run"
+    assert kept == [("concurrency-1", []), ("concurrency-2", []), ("concurrency-4", [why])]
+
+
+@pytest.mark.parametrize(
+    ("points", "script", "why"),
+    [
+        ([2], answer(4.0, []), ["concurrency 2 breaks the SLO: 0% within ttft <= 3 s, 90% needed"]),
+        ([2, 3], whole(500, b""), ["stopped after concurrency 2: it is no result; 3 not run"]),
+        ([2], whole(500, b""), []),
+        ([2], answer(3.0, []), []),
+    ],
+)
+def test_a_run_says_why_it_is_the_last(points: list[int], script: Any, why: list[str]) -> None:
+    async def one(point: Point) -> tuple[Run, list[Record]]:
+        asking = client(Server(lambda _: script))
+        bench = Bench(asking, ClientSettings(), WORDS, None, 0, 9, Pace(), Slo(ttft_s=3.0))
+        made = await bench.run(point.name, calls(8, 2), {}, asyncio.Event())
+        asking.close()
+        return made
+
+    async def whole_sweep() -> list[Run]:
+        stop = asyncio.Event()
+        return await sweep([Point(concurrency=n) for n in points], one, lambda *_: None, Slo(ttft_s=3.0), stop)
+
+    assert run(whole_sweep())[-1].notes == why
+
+
+@pytest.mark.parametrize(("failed", "objections"), [(1, 0), (2, 1), (20, 1)])
+def test_a_run_of_which_more_than_a_twentieth_failed_is_no_result(failed: int, objections: int) -> None:
+    made, _ = measured(
+        Server(lambda number: whole(500, b"") if number < failed else answer(1.0, [0.5, 0.5])), number=21, warmup=0
+    )
+    assert len(made.objections) == objections
+    if objections:
+        assert made.objections[0].startswith(f"{100 * failed / 21:.4g}% of the requests failed (allowed 5%)")
+
+
+def test_calls_that_a_failure_left_unmade_count_as_failed() -> None:
+    summary = summarise([], [], None, abandoned_calls=9)
+    assert summary.failed_share == 1.0
+    made, records = measured(Server(lambda number: [RESET] if number == 0 else answer(1.0, [0.5, 0.5])), 20, warmup=0)
+    assert made.summary.failed_share == 0.05
+    assert made.objections == []
+    assert summarise(records, [], None, abandoned_calls=5).failed_share == pytest.approx(6 / 25)
+    assert objections(summarise(records, [], None, abandoned_calls=5), 1.0) == [
+        "24% of the requests failed, or were not made as one before had failed (allowed 5%): what is left is not the "
+        "load asked for"
+    ]
+    assert objections(summarise(records, [], None, abandoned_calls=5), 1.0, max_failed=0.3) == []
+
+
+def complaint(text: str) -> Any:
+    return whole(400, json.dumps({"error": {"message": text}}).encode(), "content-type: application/json")
+
+
+@pytest.mark.parametrize(
+    ("context", "text", "notes"),
+    [
+        (
+            42,
+            "no",
+            [
+                "6 requests were too long for the server, of 43 tokens or more with their output (its context is 42): "
+                "--max-context 42 leaves out what is longer"
+            ],
+        ),
+        (43, "no", []),
+        (
+            None,
+            "model's context is 9",
+            [
+                "6 requests were too long for the server, of 43 tokens or more with their output "
+                "(it says: status 400: model's context is 9): --max-context N leaves out what is longer"
+            ],
+        ),
+        (None, "no such model", []),
+    ],
+)
+def test_requests_beyond_the_servers_context_say_what_helps(context: int | None, text: str, notes: list[str]) -> None:
+    async def whole_run() -> Run:
+        asking = client(Server(lambda _: complaint(text)))
+        bench = Bench(asking, ClientSettings(), WORDS, None, 4, 9, Pace(), context=context)
+        made, _ = await bench.run("here", calls(6, 2), {}, asyncio.Event())
+        asking.close()
+        return made
+
+    assert run(whole_run()).notes == notes
+
+
+@pytest.mark.parametrize(
+    ("card", "context"),
+    [({"max_model_len": 8192}, 8192), ({"context_length": 5}, 5), ({"max_model_len": True}, None), ({}, None)],
+)
+def test_a_context_is_what_the_servers_card_says(card: dict[str, Any], context: int | None) -> None:
+    assert context_of(card) == context
 
 
 def mixed() -> tuple[Run, list[Record]]:

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import msgspec
 
 from headway.bench.client import Client, ClientSettings
+from headway.bench.context import too_long
 from headway.bench.counting import count_output
 from headway.bench.endpoint import Endpoint
 from headway.bench.lateness import LagProbe
@@ -22,7 +23,7 @@ from headway.bench.load import Load, Pace
 from headway.bench.prompts import Prompts
 from headway.bench.record import Record
 from headway.bench.slo import Slo
-from headway.bench.summary import Summary, objections, summarise
+from headway.bench.summary import MAX_FAILED, Summary, objections, summarise
 from headway.bench.tokens import Tokenizer
 from headway.workload.call import Call, Workload
 
@@ -75,6 +76,9 @@ class Bench:
     slo: Slo | None = None
     warmup_requests: int = 0
     max_lateness_s: float = 0.025
+    max_failed: float = MAX_FAILED
+    context: int | None = None
+    """Most tokens of a sequence, where the server says."""
     on_record: Callable[[Load], None] = lambda _: None
     """Called after each answer, for a progress bar."""
     notes: list[str] = field(default_factory=list)
@@ -105,12 +109,12 @@ class Bench:
                 "words": len(self.words),
                 "overhead_tokens": self.overhead_tokens,
             },
-            client=asdict(self.settings) | {"max_lateness_s": self.max_lateness_s},
+            client=asdict(self.settings) | {"max_lateness_s": self.max_lateness_s, "max_failed": self.max_failed},
             slo=self.slo,
             warmup_requests=self.warmup_requests,
             interrupted=stop.is_set(),
-            objections=objections(summary, self.max_lateness_s),
-            notes=list(self.notes),
+            objections=objections(summary, self.max_lateness_s, self.max_failed),
+            notes=[*self.notes, *too_long(load.records, self.context)],
             summary=summary,
         )
         return run, load.records

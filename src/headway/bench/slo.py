@@ -29,5 +29,9 @@ def limits_said(limits_s: Mapping[str, float | None]) -> str:
     return ", ".join(f"{name.removesuffix('_s')} <= {_time(s)}" for name, s in limits_s.items() if s is not None)
 
 
+def percent(share: float) -> str:
+    return f"{100 * share:.4g}%"
+
+
 def _time(seconds: float) -> str:
     return f"{seconds:g} s" if seconds >= 1 else f"{1000 * seconds:g} ms"

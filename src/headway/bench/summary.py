@@ -12,9 +12,11 @@ from headway.bench.metrics import distributions, good, measured_time_s, prompt_t
 from headway.bench.outcome import NOT_FAILED
 from headway.bench.quantiles import Distribution, distribution
 from headway.bench.record import Record
-from headway.bench.slo import Slo
+from headway.bench.slo import Slo, percent
 
 LATE_LEVEL = 0.99
+MAX_FAILED = 0.05
+"""Share of failed requests: a server that drops some has less to do for the rest, and looks better."""
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +48,13 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     def failed(self) -> int:
         return sum(count for outcome, count in self.outcomes.items() if outcome not in NOT_FAILED)
 
+    @property
+    def failed_share(self) -> float:
+        """Of the requests that were sent, or not made as an earlier one of their session had failed."""
+        sent = sum(count for outcome, count in self.outcomes.items() if outcome not in ("unsent", "interrupted"))
+        due = sent + self.abandoned_calls
+        return (self.failed + self.abandoned_calls) / due if due else 0.0
+
 
 def summarise(records: Sequence[Record], lags_s: Sequence[float], slo: Slo | None, abandoned_calls: int = 0) -> Summary:
     answers = good(records)
@@ -69,11 +78,16 @@ def summarise(records: Sequence[Record], lags_s: Sequence[float], slo: Slo | Non
     )
 
 
-def objections(summary: Summary, max_lateness_s: float) -> list[str]:
+def objections(summary: Summary, max_lateness_s: float, max_failed: float = MAX_FAILED) -> list[str]:
     """Why a run is no result; none: it is one."""
     found: list[str] = []
     if not summary.outcomes.get("ok"):
         found.append("there is no good answer")
+    elif (share := summary.failed_share) > max_failed:
+        of = "of the requests failed" + (
+            ", or were not made as one before had failed" if summary.abandoned_calls else ""
+        )
+        found.append(f"{percent(share)} {of} (allowed {percent(max_failed)}): what is left is not the load asked for")
     for what, late in (("requests went out", summary.lateness_s), ("the load generator woke up", summary.loop_lag_s)):
         if late is not None and (late_s := late.at(LATE_LEVEL).value) > max_lateness_s:
             found.append(

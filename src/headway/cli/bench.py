@@ -60,6 +60,12 @@ _PATH = NamedPath(path_type=Path)
     default=0.025,
     help="Lateness of the load generator (p99) beyond which a run is no result.",
 )
+@click.option(
+    "--max-failed",
+    type=Number(0, 1),
+    default=0.05,
+    help="Share of failed requests beyond which a run is no result.",
+)
 @click.option("--label", metavar="NAME", help="What a report calls it.  [default: the model]")
 @click.option("--out", type=_PATH, help="Directory of the results.  [default: bench-DATE-TIME]")
 @click.option("--json", "as_json", is_flag=True, help="The results as JSON lines on stdout.")
@@ -69,8 +75,8 @@ def bench(**options: Any) -> None:
     The same requests as `headway simulate` makes of the same options. The API key is read from HEADWAY_API_KEY or
     OPENAI_API_KEY (`headway serve` reads the keys that it accepts from HEADWAY_API_KEYS).
 
-    Exit codes: 0 when every run is a result, 1 for a mistake and 2 for one in an option, 3 when a run is no result,
-    130 when interrupted.
+    Exit codes: 0 when every run is a result, 2 for a mistake in the command line, 1 for a server or a file that cannot
+    be used, 3 when a run is no result, 130 when interrupted.
     """
     from headway.cli.benching import run_bench
 

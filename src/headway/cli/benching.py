@@ -18,6 +18,7 @@ import click
 import msgspec
 
 from headway.bench.client import Client, ClientSettings
+from headway.bench.context import context_of
 from headway.bench.endpoint import Endpoint, EndpointError, endpoint
 from headway.bench.exchange import Deadlines
 from headway.bench.load import Pace
@@ -71,7 +72,7 @@ def run_bench(**options: Any) -> None:
         with _empty_directory(options["out"]) as out:
             runs, interrupted = asyncio.run(_measure(target, choice, points, slo, out, options))
     except (EndpointError, TokenizerError, WorkloadError, ResultError) as error:
-        raise click.ClickException(str(error)) from None
+        raise _refusal(str(error)) from None
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     _show(runs, out, options["as_json"])
@@ -81,10 +82,17 @@ def run_bench(**options: Any) -> None:
         sys.exit(NO_RESULT)
 
 
+def _refusal(message: str) -> click.ClickException:
+    """What names an option or the URL is a mistake in the command line."""
+    return click.UsageError(message) if message.startswith(("--", "URL: ")) else click.ClickException(message)
+
+
 def _show(runs: list[Run], out: Path, as_json: bool) -> None:
     if as_json:
         for run in runs:
             click.echo(msgspec.json.encode(run).decode())
+        for remark in (*runs[-1].objections, *runs[-1].notes):
+            click.echo(f"{runs[-1].label}: {remark}", err=True)
     else:
         print_cases([case_of(run) for run in runs])
     click.echo(f"Kept in {out}; `headway report {out} --html report.html` draws it.", err=True)
@@ -111,7 +119,8 @@ async def _measure(
         card = await only_model(client)
         client.endpoint = msgspec.structs.replace(client.endpoint, model=card["id"])
         with Progress() as progress:
-            bench = await _bench(client, settings, slo, progress, options)
+            notes = _within_context(choice, context_of(card))
+            bench = await _bench(client, settings, slo, context_of(card), notes, progress, options)
             restore = _stop_on_interrupt(stop)
             try:
                 return await _sweep(bench, choice, points, out, card, progress, stop, options), stop.is_set()
@@ -121,10 +130,23 @@ async def _measure(
         client.close()
 
 
+def _within_context(choice: WorkloadChoice, context: int | None) -> list[str]:
+    """Agents compact before the context is full, as their makers set them up and as `headway simulate` has them."""
+    if choice.options["agents"] is None or choice.options["max_context"] is not None or context is None:
+        return []
+    choice.options["max_context"] = context
+    return [f"sessions compact at the server's context of {context:,} tokens; --max-context N sets another"]
+
+
 async def _bench(
-    client: Client, settings: ClientSettings, slo: Slo | None, progress: Progress, options: dict[str, Any]
+    client: Client,
+    settings: ClientSettings,
+    slo: Slo | None,
+    context: int | None,
+    notes: list[str],
+    progress: Progress,
+    options: dict[str, Any],
 ) -> Bench:
-    notes: list[str] = []
     tokenizer = await _tokenizer(client, options, notes)
     words = list(WORDS) if tokenizer is None else await whole_words(tokenizer)
     seed = options["prompt_seed"] if options["prompt_seed"] is not None else secrets.randbits(48)
@@ -140,8 +162,10 @@ async def _bench(
         slo=slo,
         warmup_requests=options["warmup"],
         max_lateness_s=options["max_lateness_s"],
+        max_failed=options["max_failed"],
+        context=context,
         on_record=progress.advance,
-        notes=notes + ([inexact] if inexact else []),
+        notes=[*notes, *([inexact] if inexact else [])],
     )
 
 
@@ -181,10 +205,12 @@ async def _sweep(
         run.label = label
         run.command = [Path(sys.argv[0]).name, *sys.argv[1:]]
         run.server = {key: value for key, value in card.items() if isinstance(value, str | int | float)}
-        write_run(out if len(points) == 1 else out / point.name, run, records)
         return run, records
 
-    return [run for run, _ in await sweep(points, one, bench.slo, stop)]
+    def keep(point: Point, run: Run, records: list[Record]) -> None:
+        write_run(out if len(points) == 1 else out / point.name, run, records)
+
+    return await sweep(points, one, keep, bench.slo, stop)
 
 
 def _allow_many_sockets() -> None:

@@ -14,6 +14,7 @@ from headway.bench.quantiles import LEVELS, Floats
 from headway.bench.record import Record
 from headway.bench.results import RUN, ResultError, read_records, read_run
 from headway.bench.run import Run
+from headway.bench.slo import percent
 from headway.report.agreement import Requests, of_run
 
 MAX_CASES = 64
@@ -58,6 +59,8 @@ class Case:
     requests: Requests = field(default_factory=Requests)
     slo: str | None = None
     """Its limits in words; None: not told."""
+    slo_share: float | None = None
+    """How many requests must keep it."""
 
     @property
     def name(self) -> str:
@@ -93,6 +96,7 @@ def case_of(run: Run, records: Sequence[Record] = ()) -> Case:
         facts=_facts(run),
         requests=of_run(run, records),
         slo=run.slo.said() if run.slo else "",
+        slo_share=run.slo.share if run.slo else None,
     )
 
 
@@ -211,7 +215,7 @@ def _facts(run: Run) -> dict[str, str]:
         "workload": listed(run.workload),
         "load": listed(run.load),
         "prompts": listed(run.prompts),
-        "SLO": f"{run.slo.said()}, by {run.slo.share:.4g} of the requests" if run.slo else "none",
+        "SLO": f"{run.slo.said()}, by {percent(run.slo.share)} of the requests" if run.slo else "none",
         "client late by (p50, p99)": "; ".join(
             f"{name} {1000 * spread.at(0.5).value:.2f}, {1000 * spread.at(0.99).value:.2f} ms"
             for name, spread in late.items()

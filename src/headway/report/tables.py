@@ -8,6 +8,7 @@ from typing import Literal
 
 from headway.bench.metrics import DISTRIBUTIONS, METRICS, RATES, Metric
 from headway.bench.outcome import MEANING
+from headway.bench.slo import percent
 from headway.report.agreement import LOAD, Differences, said, word
 from headway.report.cases import Case, Figure
 
@@ -15,6 +16,7 @@ Tone = Literal["", "good", "bad", "dim"]
 SHOWN = ("mean", "p50", "p90", "p99")
 ERROR_LEVELS = ("mean", "p50", "p99")
 COMPARED = ("ttft_s", "tpot_s", "itl_s", "e2e_s")
+GOODPUT = METRICS["goodput_requests_per_s"]
 COMPARED_RATES = ("requests_per_s", "output_tokens_per_s", "goodput_requests_per_s", "cached_share")
 
 
@@ -86,8 +88,10 @@ def latency_tables(cases: Sequence[Case]) -> list[Table]:
 
 def rate_table(cases: Sequence[Case]) -> Table:
     """A row a metric, a column a case."""
-    rows = []
+    rows: list[tuple[Cell, ...]] = []
     for metric in RATES:
+        if metric is GOODPUT and any(case.slo for case in cases):
+            rows.append((Cell("SLO"), *map(_slo, cases)))
         figures = [Figure(case.rates[metric.key]) if metric.key in case.rates else None for case in cases]
         if any(figures):
             scale = scale_of(metric, [])
@@ -97,6 +101,11 @@ def rate_table(cases: Sequence[Case]) -> Table:
             )
             rows.append((Cell(name), *(_figure(figure, scale, best) for figure in figures)))
     return Table("Rates", ("", *(case.short(cases) for case in cases)), tuple(rows))
+
+
+def _slo(case: Case) -> Cell:
+    needed = "" if case.slo_share is None else f"by {percent(case.slo_share)} of the requests"
+    return Cell(case.slo, small=needed) if case.slo else Cell("-", "dim")
 
 
 def outcome_table(cases: Sequence[Case]) -> Table:
