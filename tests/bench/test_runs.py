@@ -7,6 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from headway.bench.client import ClientSettings
@@ -202,6 +204,37 @@ def test_files_hold_all_of_it(tmp_path: Path) -> None:
     assert read_run(tmp_path / "a" / "b") == made
     assert read_records(tmp_path / "a" / "b") == records
     assert sorted(path.name for path in (tmp_path / "a" / "b").iterdir()) == [REQUESTS, RUN]
+
+
+def test_every_column_is_described_in_the_file_and_in_the_docs(tmp_path: Path) -> None:
+    write_run(tmp_path, *mixed())
+    schema = pq.read_schema(tmp_path / REQUESTS)
+    told = {field.name: {key.decode(): value.decode() for key, value in field.metadata.items()} for field in schema}
+    page = (Path(__file__).parents[2] / "docs" / "bench.md").read_text()
+    table = page.partition("| column | unit | |\n|---|---|---|\n")[2].partition("\n\n")[0].rstrip().splitlines()
+    rows = [f"| `{name}` | {about.get('unit', '')} | {about['description']} |" for name, about in told.items()]
+    assert rows == table
+    for name, about in told.items():
+        unit = name.rpartition("_")[2]
+        assert about.get("unit") == {"s": "s", "tokens": "tokens", "chunks": "chunks"}.get(unit), name
+
+
+def test_times_have_the_beginnings_that_their_columns_tell(tmp_path: Path) -> None:
+    """Two clients: the second round is sent when the first is over, after 2 s."""
+    write_run(tmp_path, *measured(Server(lambda _: answer(1.0, [0.5, 0.5])), number=4, warmup=0))
+    rows = pq.read_table(tmp_path / REQUESTS).to_pylist()
+    assert [(row["scheduled_s"], row["sent_s"]) for row in rows] == [(0.0, 0.0)] * 2 + [(2.0, 2.0)] * 2
+    assert [(row["headers_s"], row["arrivals_s"], row["end_s"]) for row in rows] == [(0.0, [1.0, 1.5, 2.0], 2.0)] * 4
+
+
+def test_a_table_without_descriptions_is_read(tmp_path: Path) -> None:
+    """As an earlier version wrote it."""
+    _, records = mixed()
+    write_run(tmp_path, *mixed())
+    table = pq.read_table(tmp_path / REQUESTS)
+    bare = pa.schema([pa.field(field.name, field.type) for field in table.schema])
+    pq.write_table(pa.Table.from_pylist(table.to_pylist(), schema=bare), tmp_path / REQUESTS)
+    assert len(read_records(tmp_path)) == len(records)
 
 
 def test_files_hold_no_prompt_answer_or_key(tmp_path: Path) -> None:

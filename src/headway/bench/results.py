@@ -10,45 +10,13 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headway.bench.columns import SCHEMA
 from headway.bench.record import Record
 from headway.bench.run import FORMAT, Run
 
 RUN = "run.json"
 REQUESTS = "requests.parquet"
 MAX_JSON_BYTES = 64 * 2**20
-
-_TEXT, _INT, _FLOAT = pa.string(), pa.int64(), pa.float64()
-_SCHEMA = pa.schema(
-    [
-        ("id", _TEXT),
-        ("session", _TEXT),
-        ("turn", _INT),
-        ("outcome", _TEXT),
-        ("error", _TEXT),
-        ("status", _INT),
-        ("retries", _INT),
-        ("retry_after_s", _FLOAT),
-        ("asked_input_tokens", _INT),
-        ("asked_output_tokens", _INT),
-        ("scheduled_s", _FLOAT),
-        ("sent_s", _FLOAT),
-        ("connect_s", _FLOAT),
-        ("headers_s", _FLOAT),
-        ("arrivals_s", pa.list_(_FLOAT)),
-        ("end_s", _FLOAT),
-        ("closed_s", _FLOAT),
-        ("finish_reason", _TEXT),
-        ("num_chunks", _INT),
-        ("usage_prompt_tokens", _INT),
-        ("usage_output_tokens", _INT),
-        ("cached_tokens", _INT),
-        ("text_tokens", _INT),
-        ("output_tokens", _INT),
-        ("counted_by", _TEXT),
-        ("usage_disagrees", pa.bool_()),
-        ("receipt", _TEXT),
-    ]
-)
 
 
 class ResultError(ValueError):
@@ -60,7 +28,7 @@ def write_run(directory: Path, run: Run, records: Sequence[Record]) -> None:
     try:
         directory.mkdir(parents=True, exist_ok=True)
         partial = directory / f".{REQUESTS}.partial"
-        pq.write_table(pa.Table.from_pylist([_row(record) for record in records], schema=_SCHEMA), partial)
+        pq.write_table(pa.Table.from_pylist([_row(record) for record in records], schema=SCHEMA), partial)
         os.replace(partial, directory / REQUESTS)
         partial = directory / f".{RUN}.partial"
         partial.write_bytes(msgspec.json.format(msgspec.json.encode(run), indent=1))
@@ -89,7 +57,7 @@ def read_records(directory: Path) -> list[Record]:
     """Raises ResultError."""
     path = directory / REQUESTS
     try:
-        rows = pq.read_table(path, schema=_SCHEMA).to_pylist()
+        rows = pq.read_table(path, schema=SCHEMA).to_pylist()
         return [msgspec.convert(_unpacked(row), Record) for row in rows]
     except OSError as error:
         raise ResultError(f"{path}: {error.strerror or 'not Parquet'}") from None
