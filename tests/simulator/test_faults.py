@@ -228,7 +228,10 @@ def test_calls_of_a_failed_replica_go_on_and_are_counted() -> None:
     assert (found["finished"], found["output_tokens"]) == (60, 60 * 128)
     assert found["resent"] > 0
     assert found["charged_s"] == pytest.approx(found["busy_s"])
-    assert "times a call went on at another replica" in called("--fault", "replica=1,at=1,for=0.5").output
+    for replicas in ("1", "2"):
+        fault = ("--replicas", replicas, "--fault", "replica=0,at=1,for=0.5")
+        times = json.loads(called(*fault, "--json").output)["resent"]
+        assert f"1; {times} times a call lost its replica and was sent again" in called(*fault).output
     assert json.loads(called("--json").output)["resent"] == 0
 
 

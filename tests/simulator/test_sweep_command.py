@@ -69,6 +69,22 @@ def test_an_option_may_be_swept_over_its_default_and_over_values_with_commas() -
     assert [point["result"]["chips"] for point in answer(*FEW, "--sweep", pools)["points"]] == [1, 5]
 
 
+def test_times_and_sizes_have_a_unit(tmp_path: Path) -> None:
+    swept = (*FEW, "--sweep", "kv-ttl=1min,2h,default", "--sweep", "slo-ttft=50ms,1", "--sweep", "chunk=2048")
+    head, *lines = called(*swept).output.splitlines()
+    assert head.split()[:5] == ["kv", "ttl", "slo", "ttft", "chunk"]
+    shown = [tuple(re.split(r"\s{2,}", line.strip())[:3]) for line in lines[:6]]
+    assert shown == [(ttl, slo, "2048") for ttl in ("60 s", "7,200 s", "default") for slo in ("50 ms", "1 s")]
+    found = answer(*swept)
+    assert found["units"] == {"kv-ttl": "s", "slo-ttft": "s"}
+    assert found["points"][0]["values"] == {"kv-ttl": 60, "slo-ttft": 0.05, "chunk": 2048}
+    chart = tmp_path / "chart.html"
+    called(*FEW, "--sweep", "kv-ttl=1min,2h", "--chart", str(chart), "--x", "kv-ttl", "--y", "ttft-p50")
+    assert '"kv ttl (s)"' in chart.read_text()
+    sizes = ("--pool", "role=prefill", "--pool", "role=decode", "--sweep", "handover-bandwidth=25GB,1GiB")
+    assert [line.split("  ")[1] for line in called(*FEW, *sizes).output.splitlines()[1:3]] == ["25 GB", "1.074 GB"]
+
+
 def test_it_goes_on_from_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "s.jsonl"
     first = answer(*FEW, *GRID, "--out", str(out))

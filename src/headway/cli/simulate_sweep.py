@@ -12,9 +12,10 @@ import click
 from headway.cli.one_line import INTERRUPTED
 from headway.cli.simulate_checks import FIELDS, check_blocks
 from headway.cli.sweep_files import Files, SameFiles
-from headway.cli.sweep_options import axes_of, options_at
+from headway.cli.sweep_options import axes_of, options_at, units_of
 
 if TYPE_CHECKING:
+    from headway.report.sweep_charts import Chosen
     from headway.simulator.sweep import Ended, Place, Row, Run, Values
 
 
@@ -42,7 +43,7 @@ def simulate_grid(options: dict[str, Any]) -> None:
         except KeyboardInterrupt:
             interrupted = True
     rows = [Row(point, ended[point.digest]) for point in points if point.digest in ended]
-    show_sweep(list(axes), rows, len(points), options["as_json"])
+    show_sweep(list(axes), units_of(axes), rows, len(points), options["as_json"])
     _draw(options, list(axes), rows)
     if interrupted:
         sys.exit(INTERRUPTED)
@@ -116,22 +117,27 @@ def _check_chart(options: Mapping[str, Any], axes: Sequence[str]) -> None:
     if options["chart"] is None:
         return
     from headway.report.measures import MeasureError
-    from headway.report.sweep_charts import chosen
 
     try:
-        chosen(axes, options["x"], options["y"], options["by"])
+        _chosen(options, axes)
     except MeasureError as error:
         raise click.UsageError(str(error)) from None
+
+
+def _chosen(options: Mapping[str, Any], axes: Sequence[str]) -> Chosen:
+    from headway.report.sweep_charts import chosen
+
+    return chosen(axes, options["x"], options["y"], options["by"], units_of(axes))
 
 
 def _draw(options: Mapping[str, Any], axes: Sequence[str], rows: Sequence[Row]) -> None:
     if options["chart"] is None:
         return
     from headway.cli.simulate_chart import write
-    from headway.report.sweep_charts import chosen, sweep_chart
+    from headway.report.sweep_charts import sweep_chart
 
     points = [(row.point.values, row.ended.result) for row in rows if row.ended.result is not None]
     if points:
-        write(sweep_chart(points, chosen(axes, options["x"], options["y"], options["by"])), options["chart"])
+        write(sweep_chart(points, _chosen(options, axes)), options["chart"])
     else:
         click.echo("No chart: no point has a result", err=True)

@@ -68,7 +68,7 @@ def show_summary(described: dict[str, Any], summary: Summary, as_json: bool) -> 
         _line("idle", f"{_idle(s)} of the time: throughput, goodput and cost are of the whole duration")
     _line("tokens", f"{s.output_tokens:,} out; {cached}; {s.preemptions:,} preemptions")
     if s.failures:
-        _line("failures", f"{s.failures:,}; {s.resent:,} times a call went on at another replica")
+        _line("failures", f"{s.failures:,}; {counted(s.resent, 'time')} a call lost its replica and was sent again")
     click.echo(f"  {'':14} {'mean':>10} {'p50':>10} {'p90':>10} {'p99':>10} {'max':>10}")
     for name, measured in (("queue", s.queue_s), ("TTFT", s.ttft_s), ("TPOT", s.tpot_s), ("ITL", s.itl_s)):
         _quantiles(name, measured)

@@ -10,6 +10,7 @@ import click
 
 from headway.catalog.system import folded
 from headway.cli.out_files import CHART_FILE
+from headway.cli.quantities import ByteSize, Seconds
 
 Command = Callable[..., None]
 DEFAULT = "default"
@@ -72,6 +73,13 @@ def axes_of(texts: Iterable[str], given: Iterable[str]) -> dict[str, tuple[Any, 
             raise click.UsageError(f"choose one: --{name}, or --sweep {name}=…")
         found[name] = _values(param, text, listed)
     return found
+
+
+def units_of(names: Iterable[str]) -> dict[str, str]:
+    """Of those options whose values are times or sizes."""
+    kinds = {Seconds: "s", ByteSize: "B"}
+    types = {name: _option(name).type for name in names}
+    return {name: unit for name, type in types.items() for kind, unit in kinds.items() if isinstance(type, kind)}
 
 
 def options_at(options: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:

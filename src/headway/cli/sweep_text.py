@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from headway.cli.si import plain, seconds
+from headway.cli.si import plain, seconds, si
 from headway.report.measures import MEASURES, Measure
 from headway.report.sweep_charts import said
 from headway.simulator.sweep import Row
@@ -51,16 +51,17 @@ def sweep_progress(total: int) -> Iterator[Callable[[Row], None]]:
         yield advance
 
 
-def show_sweep(axes: Sequence[str], rows: Sequence[Row], total: int, as_json: bool) -> None:
-    """`total`: of points, those included that were not come to."""
+def show_sweep(axes: Sequence[str], units: Mapping[str, str], rows: Sequence[Row], total: int, as_json: bool) -> None:
+    """`units`: s or B, of axes that have one; `total`: of points, those included that were not come to."""
     if as_json:
-        found = {"axes": list(axes), "total": total, "points": [_point(row) for row in rows]}
+        points = [_point(row) for row in rows]
+        found = {"axes": list(axes), "units": dict(units), "total": total, "points": points}
         click.echo(json.dumps(found, allow_nan=False))
         return
     results = [row.ended.result for row in rows if row.ended.result is not None]
     columns = _columns(results)
     heads = [*(axis.replace("-", " ") for axis in axes), *columns]
-    names = [[said(row.point.values[axis]) for axis in axes] for row in rows]
+    names = [[_said(row.point.values[axis], units.get(axis)) for axis in axes] for row in rows]
     figures = [[_cell(measure, result) for measure in columns.values()] for result in results]
     widths = [max(map(len, column)) for column in zip(heads[: len(axes)], *names, strict=True)]
     widths += [max(map(len, column)) for column in zip(heads[len(axes) :], *figures, strict=True)]
@@ -90,6 +91,12 @@ def _columns(results: Sequence[Mapping[str, Any]]) -> dict[str, Measure]:
 def _point(row: Row) -> dict[str, Any]:
     ended = {"error": row.ended.error} if row.ended.error else {"result": row.ended.result}
     return {"values": dict(row.point.values), **ended}
+
+
+def _said(value: Any, unit: str | None) -> str:
+    if unit is None or not isinstance(value, int | float):
+        return said(value)
+    return seconds(value) if unit == "s" else si(value, unit)
 
 
 def _cell(measure: Measure, result: Mapping[str, Any]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from headway.report.charts import COLOURS, SCHEMA, pareto
@@ -28,6 +28,8 @@ class Chosen:
     """The swept option that has colours."""
     rest: tuple[str, ...]
     """Swept options that are on no axis: they tell points apart."""
+    units: Mapping[str, str] = field(default_factory=dict)
+    """Of swept options that have one."""
 
     @property
     def apart(self) -> tuple[str, ...]:
@@ -39,8 +41,16 @@ class Chosen:
         return (self.x, self.y) == tuple(MEASURES[name] for name in FRONTIER)
 
 
-def chosen(axes: Sequence[str], x: str | None = None, y: str | None = None, by: str | None = None) -> Chosen:
-    """`axes`: what is swept. Raises MeasureError for a name that is none of these nor a figure of results."""
+def chosen(
+    axes: Sequence[str],
+    x: str | None = None,
+    y: str | None = None,
+    by: str | None = None,
+    units: Mapping[str, str] | None = None,
+) -> Chosen:
+    """`axes`: what is swept, with the `units` of those that have one. Raises MeasureError for a name that is none of
+    these nor a figure of results.
+    """
     across, up = (_named(axes, name or other) for name, other in zip((x, y), FRONTIER, strict=True))
     left = [axis for axis in axes if axis not in (across, up)]
     if by is not None and by not in left:
@@ -48,7 +58,7 @@ def chosen(axes: Sequence[str], x: str | None = None, y: str | None = None, by: 
             f"--by {by}: must be a swept option that is on no axis: {', '.join(left) or 'there is none'}"
         )
     by = by or next(iter(left), None)
-    return Chosen(across, up, by, tuple(axis for axis in left if axis != by))
+    return Chosen(across, up, by, tuple(axis for axis in left if axis != by), units or {})
 
 
 def _named(axes: Sequence[str], name: str) -> str | Measure:
@@ -59,9 +69,9 @@ def sweep_chart(points: Sequence[Point], axes: Chosen, title: str | None = None)
     """Vega-Lite. Points that have no such figure are left out."""
     rows = [row for i, (values, result) in enumerate(points) if (row := _row(i, values, result, axes)) is not None]
     order = list(dict.fromkeys(row["by"] for row in rows))
-    base = {"x": _axis("x", axes.x, rows), "y": _axis("y", axes.y, rows)}
+    base = {"x": _axis("x", axes.x, rows, axes), "y": _axis("y", axes.y, rows, axes)}
     if axes.by is not None:
-        base["color"] = _colour(axes.by, order)
+        base["color"] = _colour(_words([axes.by], axes), order)
     layers = _frontier(rows, base) if axes.is_frontier else _lines(rows, base, axes)
     return {
         "$schema": SCHEMA,
@@ -102,7 +112,7 @@ def _lines(rows: list[dict[str, Any]], base: dict[str, Any], axes: Chosen) -> li
     if axes.apart:
         scale = {"domain": list(dict.fromkeys(row["apart"] for row in rows))}
         legend = {"symbolType": "stroke", "symbolSize": 400}
-        apart["strokeDash"] = _nominal("apart", _words(axes.apart)) | {"scale": scale, "legend": legend}
+        apart["strokeDash"] = _nominal("apart", _words(axes.apart, axes)) | {"scale": scale, "legend": legend}
     line = {"mark": {"type": "line", "strokeWidth": 1.8}, "encoding": {**base, **apart}}
     dots = {"mark": {"type": "point", "filled": True, "size": 45}, "encoding": {**base, "tooltip": _tooltip()}}
     return [line, dots, *([] if axes.apart == axes.rest else _labels(rows, base))]
@@ -151,8 +161,8 @@ def _mark_fronts(rows: list[dict[str, Any]]) -> None:
         row["front"] = i in front
 
 
-def _axis(field: str, axis: str | Measure, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    title = axis.label if isinstance(axis, Measure) else axis.replace("-", " ")
+def _axis(field: str, axis: str | Measure, rows: Sequence[Mapping[str, Any]], axes: Chosen) -> dict[str, Any]:
+    title = axis.label if isinstance(axis, Measure) else _words([axis], axes)
     values = [row[field] for row in rows]
     if any(isinstance(value, str) for value in values):
         return {"field": field, "type": "ordinal", "sort": None, "title": title, "axis": {"labelAngle": 0}}
@@ -168,9 +178,9 @@ def _axis(field: str, axis: str | Measure, rows: Sequence[Mapping[str, Any]]) ->
     }
 
 
-def _colour(by: str, order: Sequence[str]) -> dict[str, Any]:
+def _colour(title: str, order: Sequence[str]) -> dict[str, Any]:
     colours = [COLOURS[i % len(COLOURS)] for i in range(len(order))]
-    return _nominal("by", _words([by])) | {"scale": {"domain": list(order), "range": colours}}
+    return _nominal("by", title) | {"scale": {"domain": list(order), "range": colours}}
 
 
 def _nominal(field: str, title: str) -> dict[str, Any]:
@@ -197,10 +207,11 @@ def _subtitle(points: Sequence[Point], axes: Chosen) -> list[str]:
         for name in ("workload", "model", "chip", "chips", "cost_model")
         if len(found := {str(result.get(name)) for _, result in points}) == 1
     ]
-    labels = [f"labels: {_words(axes.rest)}"] if axes.rest and axes.apart != axes.rest else []
+    labels = [f"labels: {_words(axes.rest, axes)}"] if axes.rest and axes.apart != axes.rest else []
     filled = ["filled: on the frontier of all, right and up is better"] if axes.is_frontier else []
     return ["; ".join(same), *(["; ".join(filled + labels)] if filled + labels else [])]
 
 
-def _words(names: Sequence[str]) -> str:
-    return ", ".join(name.replace("-", " ") for name in names)
+def _words(names: Sequence[str], axes: Chosen) -> str:
+    units = {name: f" ({unit})" for name, unit in axes.units.items()}
+    return ", ".join(name.replace("-", " ") + units.get(name, "") for name in names)

@@ -27,7 +27,7 @@ class Record:
     way_ns: int = 0
     """From the client to the fleet, and from there to the client."""
     resent: int = 0
-    """How often it went on elsewhere because its replica failed."""
+    """How often it was sent again because its replica failed."""
     charges: tuple[tuple[int, int], ...] = ()
     """(pool, nanoseconds): its share of steps, by the pool that ran them; none where there is but one pool."""
     prefill_replica: int | None = None

@@ -75,7 +75,7 @@ class Summary:
     failures: int
     """Of replicas and links, while the run went on."""
     resent: int
-    """Calls that went on elsewhere because their replica failed, as often as that happened."""
+    """Calls that were sent again because their replica failed, as often as that happened."""
     queue_s: Quantiles
     ttft_s: Quantiles
     tpot_s: Quantiles
