@@ -21,9 +21,10 @@ from headway.bench.slo import Slo
 from headway.bench.summary import objections, summarise
 from headway.bench.sweep import Point, sweep
 from headway.bench.words import WORDS
+from headway.report.cases import case_of
 from headway.workload.call import Call, Workload
 from tests.bench.asking import client
-from tests.bench.scripted import RESET, Server, answer, whole
+from tests.bench.scripted import RESET, Server, answer, body, text, usage, whole
 from tests.bench.virtual import run
 
 
@@ -204,6 +205,20 @@ def test_files_hold_all_of_it(tmp_path: Path) -> None:
     assert read_run(tmp_path / "a" / "b") == made
     assert read_records(tmp_path / "a" / "b") == records
     assert sorted(path.name for path in (tmp_path / "a" / "b").iterdir()) == [REQUESTS, RUN]
+
+
+def test_without_usage_and_tokenizer_chunks_are_counted_and_a_note_says_so() -> None:
+    """Three chunks of two words; the second of two runs tells more tokens than were asked for."""
+    chunks = [text(" a b"), text(" c d"), text(" e f", "length")]
+    for told in ([], [usage(40, 6)]):
+        made, records = measured(Server(lambda _, told=told: body(*chunks, *told)), warmup=0)  # type: ignore[misc]
+        assert {(record.output_tokens, record.counted_by) for record in records} == {(3, "chunks")}
+        (note,) = [note for note in case_of(made).notes if "chunk" in note]
+        assert note.startswith("6 answers came without a count of tokens that can be true")
+        assert note.endswith("TPOT and tokens/s are of chunks")
+    trusted, _ = measured(Server(lambda _: body(*chunks, usage(40, 3))), warmup=0)
+    assert trusted.summary.counted_by == {"usage": 6}
+    assert case_of(trusted).notes == ()
 
 
 def test_every_column_is_described_in_the_file_and_in_the_docs(tmp_path: Path) -> None:

@@ -138,7 +138,8 @@ METRICS = {metric.key: metric for metric in (*DISTRIBUTIONS, *RATES)}
 NOTES = (
     "measured time: from the first request's sending to the end of the last answer",
     "good answer: outcome `ok`; nothing else enters any figure but the share within the SLO",
-    "output tokens: the server's usage, unless the received text differs by more than a fifth: then the text's",
+    "output tokens: the server's usage, unless the received text differs by more than a fifth: then the text's; "
+    "with neither usage nor tokenizer, the chunks that carried text",
     "quantiles: a value that was seen; in brackets the 95% interval (Woodruff, requests as clusters)",
     "lateness: sent - scheduled, and how late the load generator's own event loop woke up",
 )

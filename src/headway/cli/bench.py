@@ -39,7 +39,11 @@ _PATH = NamedPath(path_type=Path)
     help="Model to ask for.  [default: the server's only one]",
 )
 @click.option("--tokenizer", metavar="PATH", help="tokenizer.json or its folder.  [default: the server's /tokenize]")
-@click.option("--no-tokenizer", is_flag=True, help="Take a word for a token, and the server's counts as they are.")
+@click.option(
+    "--no-tokenizer",
+    is_flag=True,
+    help="A word for each token of a prompt; answers by the server's counts, or by chunks.",
+)
 @click.option("--ignore-eos/--no-ignore-eos", default=True, help="Ask for outputs of exactly the workload's lengths.")
 @click.option("--session-field", metavar="NAME", help="Field of the body that names the session.")
 @click.option("--extra", metavar="JSON", help="More fields of every body.")

@@ -42,6 +42,7 @@ from headway.workload.call import WorkloadError
 _KEYS = ("HEADWAY_API_KEY", "OPENAI_API_KEY")
 MAX_POINTS = 100
 NO_RESULT = 3
+NO_TOKENIZER = "a prompt has a word for each token asked for, and an answer's tokens are as many as the server says"
 _READ_IF = (
     ReadIf(("slo_share",), lambda o: o["slo"] is not None, "only with --slo LIMITS"),
     ReadIf(("no_tokenizer",), lambda o: o["tokenizer"] is None, "not with --tokenizer"),
@@ -177,11 +178,11 @@ async def _tokenizer(client: Client, options: dict[str, Any], notes: list[str]) 
         try:
             await tokenizer.count(["time"])
         except TokenizerError as error:
-            notes.append(f"no tokenizer ({error}): a word is taken for a token, and the server's counts as they are")
+            notes.append(f"no tokenizer ({error}): {NO_TOKENIZER}")
         else:
             return tokenizer
     else:
-        notes.append("no tokenizer: a word is taken for a token, and the server's counts as they are")
+        notes.append(f"no tokenizer: {NO_TOKENIZER}")
     return None
 
 

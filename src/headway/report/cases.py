@@ -194,13 +194,18 @@ def _notes(run: Run) -> tuple[str, ...]:
         )
     if summary.no_usage:
         found.append(f"{summary.no_usage} answers came without usage")
+    if chunks := summary.counted_by.get("chunks"):
+        found.append(
+            f"{chunks} answers came without a count of tokens that can be true, and there is no tokenizer: each chunk "
+            "of text is taken for a token, so TPOT and tokens/s are of chunks"
+        )
     if summary.retries:
         found.append(f"{summary.retries} retries")
     return tuple(found)
 
 
 def _disagreement(count: int) -> str:
-    return f"in {count} answers `usage` disagrees with the text that came, which is counted instead"
+    return f"in {count} answers `usage` disagrees with what came, which is counted instead"
 
 
 def _facts(run: Run) -> dict[str, str]:
