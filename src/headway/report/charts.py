@@ -11,6 +11,7 @@ import numpy as np
 from headway.bench.metrics import METRICS, Metric
 from headway.bench.quantiles import LEVELS, Floats
 from headway.report.cases import LEVEL_NAMES, Case
+from headway.report.labels import FONT_SIZE, PLACES, placed
 
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 """A name of the format; nothing is fetched from it."""
@@ -60,8 +61,12 @@ def frontier(cases: Sequence[Case]) -> Chart | None:
         }
         for i, (case, x, y) in enumerate(points)
     ]
-    x = _axis("x", "interactivity, tokens/s a user (p50) →", zero=True)
-    y = _axis("y", "output tokens/s →", zero=True)
+    far, high = (_beyond([point[i] for point in points]) for i in (1, 2))
+    at = [(x / far * WIDTH, y / high * HEIGHT) for _, x, y in points]
+    for row, place in zip(rows, placed(at, [case.load for case, _, _ in points], WIDTH), strict=True):
+        row["place"] = place
+    x = _axis("x", "interactivity, tokens/s a user (p50) →", zero=True, most=far)
+    y = _axis("y", "output tokens/s →", zero=True, most=high)
     order = [*dict.fromkeys(_series(case) for case, _, _ in points)]
     base = {"x": x, "y": y, "color": _colour("label", order)}
     spec = _spec(
@@ -84,14 +89,25 @@ def frontier(cases: Sequence[Case]) -> Chart | None:
                     },
                 },
             },
-            {
-                "mark": {"type": "text", "dy": -10, "fontSize": 9},
-                "encoding": {"x": x, "y": y, "text": {"field": "load"}},
-            },
+            *(
+                {
+                    "mark": {"type": "text", "fontSize": FONT_SIZE, **mark},
+                    "transform": [{"filter": f"datum.place == '{place}'"}],
+                    "encoding": {"x": x, "y": y, "text": {"field": "load"}},
+                }
+                for place, mark in PLACES.items()
+            ),
         ],
     )
     caption = "Filled: on the Pareto frontier of all runs shown; no other run is better in both directions."
+    if not all(row["place"] for row in rows):
+        caption += " Points without a label have no room for it."
     return Chart("frontier", "Interactivity against throughput", caption, spec)
+
+
+def _beyond(values: Sequence[float]) -> float:
+    """Where an axis ends: labels have room beyond the last point."""
+    return 1.1 * max(values) or 1.0
 
 
 def pareto(points: Sequence[tuple[float, float]]) -> set[int]:
@@ -229,8 +245,10 @@ def _spec(rows: list[dict[str, Any]], layers: list[dict[str, Any]]) -> dict[str,
     }
 
 
-def _axis(field: str, title: str, *, zero: bool) -> dict[str, Any]:
-    return {"field": field, "type": "quantitative", "scale": {"zero": zero}, "axis": {"title": title}}
+def _axis(field: str, title: str, *, zero: bool, most: float | None = None) -> dict[str, Any]:
+    """`most`: where it ends, and not at the next round number."""
+    scale = {"zero": zero} if most is None else {"domain": [0, most], "nice": False}
+    return {"field": field, "type": "quantitative", "scale": scale, "axis": {"title": title}}
 
 
 def _scale(order: list[str]) -> dict[str, Any]:
