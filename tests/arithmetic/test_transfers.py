@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pytest
 
@@ -40,6 +42,19 @@ def test_tensor_parallel_llama_reduces_twice_a_layer() -> None:
     work = step_work(shape, decode(spans(shape), 32, 100), cut=Parallelism(tensor=8))
     assert [(t.name, t.count) for t in work.transfers] == [("after attention", 80), ("after feed-forward", 80)]
     assert work.transfers[0].inside_bytes == 2 * 7 / 8 * 32 * 8192 * 2
+
+
+def test_shared_and_routed_experts_are_reduced_together() -> None:
+    shape = model("deepseek-v3")
+    work = step_work(shape, decode(spans(shape), 32, 100), cut=Parallelism(tensor=8))
+    counts = Counter[str]()
+    for t in work.transfers:
+        assert (t.kind, t.group) == ("all_reduce", 8)
+        counts[t.name] += t.count
+    assert counts == {"after attention": 61, "after feed-forward": 3, "after experts": 58}
+    dealt = step_work(shape, decode(spans(shape), 32, 100), cut=Parallelism(tensor=8, data=2))
+    groups = {(t.name, t.group) for t in dealt.transfers}
+    assert {("after feed-forward", 8), ("after experts", 16)} <= groups
 
 
 def test_one_chip_sends_nothing() -> None:

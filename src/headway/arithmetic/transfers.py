@@ -10,7 +10,7 @@ import numpy as np
 
 from headway.arithmetic.experts import FloatArray, destinations
 from headway.arithmetic.formats import Precision
-from headway.arithmetic.layers import Layer
+from headway.arithmetic.layers import Experts, Layer
 from headway.arithmetic.parallelism import Parallelism
 from headway.arithmetic.shape import ModelShape
 from headway.arithmetic.step_shape import StepShape
@@ -113,7 +113,7 @@ def _feed_forward(
     domain: int,
 ) -> Iterator[Transfer]:
     f = layer.feed_forward
-    if f.inner and cut.tensor > 1:
+    if f.inner and cut.tensor > 1 and not _reduced_with_experts(f.experts, cut):
         payload = local * p.small.size_bytes(model.hidden)
         yield all_reduce("after feed-forward", cut.tensor, payload, domain, layers)
     e = f.experts
@@ -130,6 +130,11 @@ def _feed_forward(
     out, back = p.activations.size_bytes(width), p.small.size_bytes(width)
     yield all_to_all("to experts", group, copies * slices * out, domain, layers)
     yield all_to_all("from experts", group, copies * slices * back, domain, layers)
+
+
+def _reduced_with_experts(experts: Experts | None, cut: Parallelism) -> bool:
+    """What shared and routed experts give is added up before one all-reduce, where the same chips hold slices of both."""
+    return experts is not None and not experts.latent and cut.expert == 1 and cut.stage_chips == cut.tensor
 
 
 def _context_exchange(
