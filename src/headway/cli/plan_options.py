@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
+from headway.cli.plan_notes import note
 from headway.cli.preconditions import given_options
 from headway.cli.quantities import NamedPath, Number, Seconds
 
@@ -92,18 +93,19 @@ _CUT = (
     option("--data", type=CHIPS, default=1, help="Groups of sequences."),
     option("--context-parallel", type=CHIPS, default=1, help="Chips that share each cache."),
 )
-_PROMPT, _OUTPUT = 8192, 1024
+PROMPT, OUTPUT = 8192, 1024
 _SEARCH = (
     MODEL,
     option("--system", "systems", multiple=True, default=["hgx-h100"], help="Chips and links: one name or several."),
     option("--weights", "formats", multiple=True, default=["bf16"], help="Number formats: one or several."),
+    option("--experts", help="Number format of the routed experts.  [default: as --weights]"),
     option("--kv", default="bf16", help="Number format of the cache."),
     option(
         "--engine", default="vllm", help="Its fits are used if every chip has one: vllm, sglang, trtllm; none: floors."
     ),
-    option("--prompt", type=TOKENS, help=f"Tokens of each prompt.  [default: {_PROMPT}]", show_default=False),
+    option("--prompt", type=TOKENS, help=f"Tokens of each prompt.  [default: {PROMPT}]", show_default=False),
     option("--cached", type=click.IntRange(min=0), help="Tokens of it found in the cache."),
-    option("--output", type=TOKENS, help=f"Tokens generated.  [default: {_OUTPUT}]", show_default=False),
+    option("--output", type=TOKENS, help=f"Tokens generated.  [default: {OUTPUT}]", show_default=False),
     option("--slo-ttft", "slo_ttft_s", type=Seconds(), help="Most to the first token: 0.5, 0.5s or 500ms."),
     option("--context", type=TOKENS, help="In their place: decode only, of sequences this long."),
     option("--max-chips", type=click.IntRange(1, 72), default=72, help="Most chips of one unit of replicas."),
@@ -154,9 +156,12 @@ def look_up(
     from headway.catalog import load_catalog
 
     catalog = load_catalog(overlays)
-    shape = shape_from_config(catalog.config(model))
+    config = catalog.config(model)
+    shape = shape_from_config(config)
     check_experts(experts, shape, model)
-    return catalog, shape, precision(weights, kv, experts)
+    chosen = precision(weights, kv, experts)
+    note(model, shape, config, [chosen])
+    return catalog, shape, chosen
 
 
 def check_experts(number_format: str | None, shape: ModelShape, model: str) -> None:
@@ -204,7 +209,7 @@ def load_from(
     from headway.planner.lengths import Lengths
 
     if context is None:
-        return Lengths(prompt or _PROMPT, cached or 0, output or _OUTPUT)
+        return Lengths(prompt or PROMPT, cached or 0, output or OUTPUT)
     if any(given is not None for given in (prompt, cached, output, slo_ttft_s)):
         raise ShapeError("--context is decode only: leave it out, or --prompt, --cached, --output and --slo-ttft")
     return context
@@ -214,6 +219,7 @@ def search_space(
     model: str,
     systems: tuple[str, ...],
     formats: tuple[str, ...],
+    experts: str | None,
     kv: str,
     engine: str,
     prompt: int | None,
@@ -227,14 +233,16 @@ def search_space(
     """Arguments that every search of the planner takes."""
     from headway.arithmetic.formats import precision
 
-    catalog, shape, _ = look_up(model, overlays)
+    catalog, shape, _ = look_up(model, overlays, experts=experts)
+    precisions = [precision(name, kv, experts) for name in formats]
+    note(model, shape, catalog.config(model), precisions)
     chosen = [catalog.system(name) for name in systems]
     fits = {s.chip.name: fit_for(catalog, s.chip.name, engine) for s in chosen}
     return {
         "name": model,
         "model": shape,
         "systems": chosen,
-        "precisions": [precision(name, kv) for name in formats],
+        "precisions": precisions,
         "load": load_from(prompt, cached, output, context, slo_ttft_s),
         "fitted": {chip: fit for chip, fit in fits.items() if fit is not None},
         "max_chips": max_chips,

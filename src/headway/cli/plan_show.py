@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from headway.cli.plan_notes import noted
 from headway.cli.si import si, size
 
 _UNITS = (
@@ -34,6 +35,7 @@ def show(report: Any, as_json: bool) -> None:
     """NaN and infinity would be no JSON."""
     if not is_dataclass(report) or isinstance(report, type):
         raise TypeError("a report is a dataclass")
+    report = noted(report)
     if as_json:
         click.echo(json.dumps(asdict(report), allow_nan=False))
         return

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from headway.arithmetic.parallelism import Parallelism
+from headway.cli.plan_notes import noted, notes
 from headway.cli.si import si, size
 from headway.planner.best import BestReport
 from headway.planner.kv import KvReport
@@ -251,7 +252,7 @@ def _lines(title: str, *pairs: tuple[str, str]) -> None:
 
 
 def _assume(assumptions: tuple[str, ...], uncertain: tuple[str, ...] = (), formulas: tuple[str, ...] = ()) -> None:
-    for title, lines in (("by", formulas), ("assuming", assumptions), ("uncertain", uncertain)):
+    for title, lines in (("by", formulas), ("assuming", (*assumptions, *notes())), ("uncertain", uncertain)):
         if lines:
             click.echo(f"\n{title}")
         for line in lines:
@@ -266,4 +267,4 @@ def _json(report: Any) -> None:
     """NaN and infinity would be no JSON."""
     if not is_dataclass(report) or isinstance(report, type):
         raise TypeError("a report is a dataclass")
-    click.echo(json.dumps(asdict(report), allow_nan=False))
+    click.echo(json.dumps(asdict(noted(report)), allow_nan=False))

@@ -1,0 +1,106 @@
+"""What a report says of the model's file, the lengths asked about and the formats, beside its own assumptions."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from headway.cli.plan import plan
+
+LONG = "{asked} tokens are more than {name} is made for ({most}): counted as if it were"
+QUANTISED = (
+    "the model's file says that its weights are quantised (quant_method mxfp4); they are counted in bf16 all the same: "
+    "--weights and --experts say another"
+)
+
+
+def answer(*arguments: str) -> dict[str, Any]:
+    result = CliRunner().invoke(plan, [*arguments, "--json"])
+    assert result.exit_code == 0, result.output
+    found: dict[str, Any] = json.loads(result.output)
+    text = CliRunner().invoke(plan, arguments).output
+    for line in found["assumptions"]:
+        assert f"  - {line}\n" in text
+    return found
+
+
+def said(*arguments: str) -> list[str]:
+    lines: list[str] = answer(*arguments)["assumptions"]
+    assert len(set(lines)) == len(lines)
+    return lines
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name", "asked", "most"),
+    [
+        (["kv", "llama-3.1-8b", "--context", "1048576"], "llama-3.1-8b", "1,048,576", "131,072"),
+        (["best", "smollm2-135m", "--slo", "100"], "smollm2-135m", "9,216", "8,192"),
+        (["pareto", "smollm2-135m", "--context", "8193"], "smollm2-135m", "8,193", "8,192"),
+        (["fast-mode", "smollm2-135m", "--prompt", "8192", "--output", "1"], "smollm2-135m", "8,193", "8,192"),
+        (["decode", "smollm2-135m", "--context", "9000", "--context", "100"], "smollm2-135m", "9,000", "8,192"),
+        (["prefix", "llama-3.1-8b", "--tokens", "131073"], "llama-3.1-8b", "131,073", "131,072"),
+        (["receipt", "smollm2-135m", "--prompt", "8000", "--output", "193"], "smollm2-135m", "8,193", "8,192"),
+        (["energy", "smollm2-135m", "--context", "8193"], "smollm2-135m", "8,193", "8,192"),
+    ],
+)
+def test_more_tokens_than_the_model_is_made_for(arguments: list[str], name: str, asked: str, most: str) -> None:
+    assert LONG.format(asked=asked, name=name, most=most) in said(*arguments)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["kv", "llama-3.1-8b", "--context", "131072"],
+        ["best", "smollm2-135m", "--slo", "100", "--prompt", "8000", "--output", "192"],
+        ["receipt", "smollm2-135m", "--prompt", "8000", "--output", "192"],
+        ["model", "smollm2-135m"],
+    ],
+)
+def test_as_many_as_it_is_made_for_are_not_mentioned(arguments: list[str]) -> None:
+    assert not [line for line in said(*arguments) if "is made for" in line]
+
+
+@pytest.mark.parametrize("question", ["model", "kv", "memory", "decode", "limits", "pareto"])
+def test_what_the_file_says_of_its_weights_is_said_where_no_format_is_named(question: str) -> None:
+    assert QUANTISED in said(question, "gpt-oss-20b")
+    for named in (["--experts", "mxfp4"], ["--weights", "bf16"]):
+        assert QUANTISED not in said(question, "gpt-oss-20b", *named)
+    assert not [line for line in said(question, "qwen3-8b") if "quantised" in line]
+
+
+def test_a_quantised_section_of_a_larger_file_counts_too(tmp_path: Path) -> None:
+    text = {"model_type": "gemma3_text", "quantization_config": {"quant_method": "compressed-tensors"}}
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "gemma3", "text_config": text}))
+    assert [line for line in said("kv", str(tmp_path)) if "(quant_method compressed-tensors)" in line]
+
+
+def test_states_and_narrow_arithmetic_are_said() -> None:
+    state = "the state of linear layers is held in fp32, whatever the format of the cache"
+    assert state in said("kv", "qwen3-next-80b-a3b", "--kv", "fp8")
+    assert state not in said("kv", "qwen3-8b", "--kv", "fp8")
+    narrow = "{} is multiplied at the chip's 4-bit rate, as if activations had 4 bits too (W4A4)"
+    lines = said("decode", "gpt-oss-20b", "--experts", "nvfp4")
+    assert [line for line in lines if line.startswith(narrow.format("nvfp4"))]
+    both = said("pareto", "qwen3-8b", "--weights", "mxfp4", "--weights", "nvfp4", "--system", "hgx-b200")
+    assert [line for line in both if line.startswith(narrow.format("mxfp4, nvfp4"))]
+    for wide in ("fp8", "int4", "bf16"):
+        assert not [line for line in said("decode", "qwen3-8b", "--weights", wide) if "W4A4" in line]
+
+
+def test_a_search_takes_experts_in_a_format_of_their_own() -> None:
+    arguments = ["gpt-oss-120b", "--experts", "mxfp4", "--system", "hgx-b200", "--context", "8192", "--max-chips", "1"]
+    arguments += ["--engine", "none"]
+    best = answer("best", *arguments, "--slo", "10")["best"][0]
+    assert best["weight_format"] == "bf16, experts mxfp4"
+    one = answer("decode", *arguments[:5], "--engine", "none", "--batch", str(best["batch"]))["points"][0]
+    assert one["interactivity_tokens_per_s"] == pytest.approx(best["interactivity_tokens_per_s"])
+    assert answer("pareto", *arguments)["frontier"][0]["weight_format"] == "bf16, experts mxfp4"
+    fast = answer("fast-mode", *arguments, "--slo", "10", "--times", "2")
+    assert fast["base"]["weight_format"] == "bf16, experts mxfp4"
+    refused = CliRunner().invoke(plan, ["best", "qwen3-8b", "--slo", "1", "--experts", "mxfp4"])
+    assert refused.exit_code == 2
+    assert "qwen3-8b has no routed experts" in refused.output
