@@ -162,7 +162,7 @@ def test_why_names_the_figure_that_decided() -> None:
     order = (best._MONEY, *best._TIES)
     seen = set()
     for first, second in itertools.pairwise(best_report(*asked, count=60).best):
-        why = best._why([first, second], 20, None, True, order)
+        why = best._why([first, second], 20, None, 30.0, order)
         decided = next((f for f in order if best._rounded(f.of(first)) != best._rounded(f.of(second))), None)
         assert (decided.worse(first, second) if decided else "as good in every figure") in why
         assert "0.0%" not in why
@@ -175,7 +175,12 @@ def test_why_names_the_figure_that_decided() -> None:
     ("name", "system", "slo", "words"),
     [
         ("kimi-k3", "rtx-4090-node", 1, "fits no replica"),
-        ("llama-3.1-8b", "hgx-h100", 1e6, "no configuration gives every user 1e+06 tokens/s"),
+        (
+            "llama-3.1-8b",
+            "hgx-h100",
+            1e6,
+            "no configuration gives every user 1e+06 tokens/s; the fastest gives 1724 tokens/s",
+        ),
         ("llama-3.1-8b", "cs-3", 10, "no other cut reaches the SLO"),
     ],
 )
@@ -191,3 +196,24 @@ def test_the_best_command() -> None:
     text = CliRunner().invoke(plan, arguments).output
     assert answer["why"] in text
     assert CliRunner().invoke(plan, arguments[:-2]).exit_code == 2  # Without an SLO there is no best.
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["best", "smollm2-135m", "--slo", "100"], 0),
+        (["best", "smollm2-135m", "--slo", "1e5"], 1),
+        (["best", "kimi-k3", "--slo", "1", "--system", "rtx-4090-node", "--engine", "none"], 1),
+        (["pareto", "smollm2-135m", "--slo", "100"], 0),
+        (["pareto", "smollm2-135m", "--slo", "1e5"], 1),
+        (["pareto", "kimi-k3", "--system", "rtx-4090-node", "--engine", "none"], 1),
+        (["fast-mode", "smollm2-135m", "--slo", "1e5"], 1),
+    ],
+)
+def test_nothing_found_is_exit_code_1(arguments: list[str], code: int) -> None:
+    """With its reasons in the answer, as a person and as a program reads it."""
+    assert CliRunner().invoke(plan, arguments).exit_code == code
+    found = CliRunner().invoke(plan, [*arguments, "--json"])
+    assert found.exit_code == code
+    if arguments[0] != "fast-mode":
+        assert bool(json.loads(found.output)["left_out"]) == bool(code)

@@ -69,10 +69,18 @@ class Catalog:
     def config(self, name: str) -> dict[str, Any]:
         """Of a model in the catalog, or of a `config.json` (or a directory that holds one) on disk."""
         path = Path(name).expanduser()
-        if path.is_dir():
-            path = path / "config.json"
-        file: Traversable = path if path.is_file() else _find(self.configs, name, "model")
-        return read_config(file)
+        file = path / "config.json" if path.is_dir() else path
+        if file.is_file():
+            return read_config(file)
+        if _is_path(name) and folded(name) not in map(folded, self.configs):
+            raise CatalogError(f"{name}: there is no {'config.json in it' if path.is_dir() else 'such file'}")
+        return read_config(_find(self.configs, name, "model"))
+
+
+def _is_path(name: str) -> bool:
+    """And no model's name on a hub, which has a slash too."""
+    path = Path(name).expanduser()
+    return path.is_dir() or path.is_absolute() or path.suffix == ".json" or name.startswith(".")
 
 
 def read_config(file: Traversable) -> dict[str, Any]:

@@ -165,7 +165,10 @@ def receipt_question(overhead: float, usd_per_kwh: float, as_json: bool, **asked
 @option("--slo", type=SLO, help="Tokens/s that each user must get.")
 @charted
 def pareto_question(slo: float | None, chart: Path | None, title: str | None, as_json: bool, **searched: Any) -> None:
-    """Interactivity against throughput a chip, over all cuts, batches and formats."""
+    """Interactivity against throughput a chip, over all cuts, batches and formats.
+
+    Exit code 1: the model fits nowhere, or nothing reaches the SLO.
+    """
     from headway.cli.plan_text import show_pareto
     from headway.planner import charts
     from headway.planner.pareto import pareto_report
@@ -181,6 +184,8 @@ def pareto_question(slo: float | None, chart: Path | None, title: str | None, as
 
     draw(drawing, chart)
     show_pareto(report, as_json)
+    if not report.frontier or (slo is not None and report.best_at_slo is None):
+        raise click.exceptions.Exit(1)
 
 
 @plan.command("best")
@@ -188,13 +193,18 @@ def pareto_question(slo: float | None, chart: Path | None, title: str | None, as
 @option("--slo", type=SLO, required=True, help="Tokens/s that each user must get.")
 @option("--count", type=click.IntRange(1, 100), default=5, help="Configurations to show.")
 def best_question(slo: float, count: int, as_json: bool, **searched: Any) -> None:
-    """The best few configurations that give every user the SLO, and why the first is first."""
+    """The best few configurations that give every user the SLO, and why the first is first.
+
+    Exit code 1: there is none.
+    """
     from headway.cli.plan_text import show_best
     from headway.planner.best import best_report
 
     with one_line():
         report = best_report(**search_space(**searched), slo_tokens_per_s=slo, count=count)
     show_best(report, as_json)
+    if not report.best:
+        raise click.exceptions.Exit(1)
 
 
 for question in (*plan_steps.COMMANDS, *plan_moves.COMMANDS, *plan_money.COMMANDS):

@@ -31,7 +31,11 @@ class Amount(Number):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         if match := _AMOUNT.fullmatch(str(value)):
             value = float(match[1]) * _FACTORS[match[2]]
-        return super().convert(value, param, ctx)
+        try:
+            number = float(value)
+        except ValueError:
+            self.fail(f"{value!r} is not an amount: a number, alone or with one of {', '.join(_FACTORS)}", param, ctx)
+        return super().convert(number, param, ctx)
 
 
 _AMOUNT = re.compile(r"(\d{1,15}(?:\.\d{1,9})?) ?([kMGT])")

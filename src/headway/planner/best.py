@@ -105,6 +105,7 @@ def best_report(
     by_money = all(system.chip.rent_usd_per_hour is not None for system in systems)
     order = (_MONEY if by_money else _YIELD, *_TIES)
     best = tuple(sorted(reached, key=lambda c: tuple(_rounded(figure.of(c)) for figure in order))[:count])
+    most = max((float(sweep.interactivity.max()) for sweep in tried), default=None)
     dropped: tuple[LeftOut, ...] = ()
     if not best:
         every = chain.from_iterable(deployments(name, model, systems, precisions, fits, max_chips))
@@ -118,7 +119,7 @@ def best_report(
         "usd_per_mtok" if by_money else "throughput_tokens_per_s_per_chip",
         sum(len(s.batches) for s in tried),
         best,
-        _why(best, slo_tokens_per_s, slo_ttft_s, bool(tried), order),
+        _why(best, slo_tokens_per_s, slo_ttft_s, most, order),
         dropped,
         formulas(load, bool(fits)),
         (*assumptions(load, fits), ORDER),
@@ -134,16 +135,18 @@ def _why(
     best: Sequence[Configuration],
     slo_tokens_per_s: float,
     slo_ttft_s: float | None,
-    any_fits: bool,
+    most: float | None,
     order: Sequence[_Figure],
 ) -> str:
+    """`most`: tokens/s a user of the fastest configuration. None: the model fits nowhere."""
     slo = f"{slo_tokens_per_s:g} tokens/s" + (
         "" if slo_ttft_s is None else f" and a first token within {slo_ttft_s:g} s"
     )
-    if not any_fits:
+    if most is None:
         return "the model fits no replica that these systems can form: more chips, more memory or narrower formats"
     if not best:
-        return f"no configuration gives every user {slo}: ask for less, or shorten the context"
+        most_said = f"the fastest gives {most:.4g} tokens/s"
+        return f"no configuration gives every user {slo}; {most_said}: ask for less, or shorten the context"
     first, *rest = best
     if not rest:
         return "no other cut reaches the SLO"
