@@ -174,7 +174,7 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     ("option", "value", "says"),
     [
         ("--tokenizer", "none", "there is no such file"),
-        ("--tokenizer", "", "no such file"),
+        ("--tokenizer", "", "there is no tokenizer.json in it"),
         ("--model", "nope", "has toy"),
     ],
 )

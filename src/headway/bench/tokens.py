@@ -33,7 +33,8 @@ class LocalTokenizer:
         try:
             self._tokenizer = tokenizers.Tokenizer.from_file(str(file))
         except Exception as error:  # the library raises bare Exception
-            why = "there is no such file" if not file.exists() else str(error).splitlines()[0]
+            missing = "there is no tokenizer.json in it" if path.is_dir() else "there is no such file"
+            why = str(error).splitlines()[0] if file.exists() else missing
             raise TokenizerError(f"--tokenizer {path}: {why}") from None
         # The file may ask for both, and then every count is wrong.
         self._tokenizer.no_truncation()

@@ -171,8 +171,8 @@ def _remarks(measured: Case, simulated: Case, what: str, differences: Difference
             note.append(
                 f"whether the requests are the same is not known: the simulation does not tell {', '.join(untold)}"
             )
-    if simulated.slo is not None and simulated.slo != measured.slo and "goodput_requests_per_s" in measured.rates:
-        note.append(f"goodput is left out: within {measured.slo} measured, {simulated.slo or 'no SLO'} simulated")
+    if simulated.slo and measured.slo and simulated.slo != measured.slo:
+        note.append(f"goodput is left out: within {measured.slo} measured, {simulated.slo} simulated")
     return "; ".join(note), why
 
 
