@@ -162,3 +162,14 @@ def test_joules() -> None:
     assert read == pytest.approx(8 * float(where.work(where.decode_shape(32, 4096)).memory_bytes))
     lpddr = energy_report(deployed("qwen3-8b", "m3-ultra-node", tensor=1), catalog().energy, 1, 128)
     assert lpddr.memory == "dram"
+
+
+def test_no_figure_for_reading_main_memory_in_sram_is_made_up() -> None:
+    where = deployed("qwen3-8b", "cs-3", weights="bf16", tensor=1)
+    report = energy_report(where, catalog().energy, 1, 128)
+    assert (report.memory, report.flops_per_byte_read) == ("sram", None)
+    assert {(step.reading_j, step.reading_share) for step in report.steps} == {(None, None)}
+    flops = float(where.work(where.decode_shape(1, 128)).total("flops"))
+    assert report.steps[0].multiplying_j == pytest.approx(flops * 0.75e-12)
+    assert "joules to read a byte of wse-3's main memory, SRAM: none are published" in report.uncertain
+    assert not [line for line in report.uncertain if line.startswith("dram")]

@@ -31,9 +31,10 @@ class StepEnergy:
     step_s: float
     energy_j: float | None
     """At full power; None: the chip publishes none."""
-    reading_j: float
+    reading_j: float | None
+    """None, as its share: there is no figure for the chip's memory."""
     multiplying_j: float
-    reading_share: float
+    reading_share: float | None
     """Of reading and multiplying."""
     energy_j_per_token: float | None
 
@@ -47,7 +48,7 @@ class EnergyReport:
     context_tokens: int
     memory: str
     power_w_per_chip: float | None
-    flops_per_byte_read: float
+    flops_per_byte_read: float | None
     steps: tuple[StepEnergy, ...]
     uncertain: tuple[str, ...]
     formulas: tuple[str, ...] = FORMULAS
@@ -57,33 +58,39 @@ class EnergyReport:
 def energy_report(
     where: Deployment, energy: Mapping[str, Figure], batch: int, context: int, multiply: str = "fp16_multiply_add"
 ) -> EnergyReport:
-    """`energy`: the catalog's, by level. The chip's main memory is taken for HBM2 if it is some HBM, else for DRAM."""
-    memory = memory_level(where.system.chip) or "dram"
+    """`energy`: the catalog's, by level. The chip's main memory is taken for HBM2 if it is some HBM, for DRAM if it is
+    some; of main memory in SRAM there is no figure, only of a small one.
+    """
+    level = memory_level(where.system.chip)
     steps = (("decode", where.decode_shape(batch, context)), ("prefill", prefill(spans(where.model), context)))
-    figures = {memory: energy[memory], multiply: energy[multiply]}
+    figures = {name: energy[name] for name in (level, multiply) if name is not None}
     said = tuple(f"{name} {figure.written}: {figure.status}, {figure.note}" for name, figure in figures.items())
+    if level is None:
+        said += (f"joules to read a byte of {where.system.chip.name}'s main memory, SRAM: none are published",)
     return EnergyReport(
         where.name,
         where.system.name,
         where.cut.chips,
         batch,
         context,
-        memory,
+        level or "sram",
         where.system.chip.tdp_w,
-        flops_per_byte_read(energy, memory, multiply),
-        tuple(_step(where, name, shape, energy, memory, multiply) for name, shape in steps),
+        None if level is None else flops_per_byte_read(energy, level, multiply),
+        tuple(_step(where, name, shape, energy, level, multiply) for name, shape in steps),
         uncertain_figures(where.system) + said,
     )
 
 
 def _step(
-    where: Deployment, name: str, shape: StepShape, energy: Mapping[str, Figure], memory: str, multiply: str
+    where: Deployment, name: str, shape: StepShape, energy: Mapping[str, Figure], memory: str | None, multiply: str
 ) -> StepEnergy:
     cost, power_w, chips = where.floor(shape), where.system.chip.tdp_w, where.cut.chips
-    spent = dynamic_energy(where.work(shape), energy, memory, multiply)
-    reading, multiplying = float(spent.memory_j) * chips, float(spent.multiply_j) * chips
+    work = where.work(shape)
+    spent = None if memory is None else dynamic_energy(work, energy, memory, multiply)
+    reading = None if spent is None else float(spent.memory_j) * chips
+    multiplying = float(work.total("flops")) * energy[multiply].value * chips
     full = None if power_w is None else float(cost.energy_at_power_j(power_w))
     tokens = int(shape.tokens)
-    share = reading / (reading + multiplying)
+    share = None if reading is None else reading / (reading + multiplying)
     per_token = None if full is None else full / tokens
     return StepEnergy(name, tokens, float(cost.step_s), full, reading, multiplying, share, per_token)
