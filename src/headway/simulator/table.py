@@ -8,22 +8,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headway.simulator.columns import SCHEMA
 from headway.simulator.price import Price
-from headway.simulator.record import COLUMNS, Cell, Record, row
+from headway.simulator.record import Cell, Record, row
 from headway.simulator.whole_file import WholeFile
 from headway.simulator.work_receipts import WorkReceipts
 
 ROWS_A_GROUP = 65_536
-_TEXT = ("id", "session", "reason", "bound")
-
-
-def _type(column: str) -> pa.DataType:
-    if column in _TEXT:
-        return pa.string()
-    return pa.float64() if column.endswith(("_s", "_j", "_usd")) else pa.int64()
-
-
-SCHEMA = pa.schema([pa.field(column, _type(column)) for column in COLUMNS])
 
 
 class RecordTable(WholeFile):
