@@ -11,7 +11,8 @@ from headway.scheduler.contract import StepPlan, WakeAt
 from headway.scheduler.request import Request
 from headway.scheduler.scheduler import Scheduler
 from headway.scheduler.sequence import Finished
-from headway.scheduler.step_log import Header, Recorder
+from headway.scheduler.step_log import Recorder
+from headway.scheduler.step_records import Header
 
 from .scripted import ScriptedExecutor, counting_script
 

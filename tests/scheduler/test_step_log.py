@@ -9,7 +9,8 @@ import pytest
 from headway.scheduler.config import Speculation
 from headway.scheduler.facts import TierHolds
 from headway.scheduler.request import Sampling
-from headway.scheduler.step_log import StepLogError, replay
+from headway.scheduler.step_log import replay
+from headway.scheduler.step_records import StepLogError
 
 from .drive import Drive, config, request
 

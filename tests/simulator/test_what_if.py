@@ -15,7 +15,8 @@ from headway.scheduler.config import CacheGroup, ConfigError, SchedulerConfig
 from headway.scheduler.contract import StepOutcome, StepPlan
 from headway.scheduler.request import Request
 from headway.scheduler.scheduler import Scheduler
-from headway.scheduler.step_log import Header, Recorder
+from headway.scheduler.step_log import Recorder
+from headway.scheduler.step_records import Header
 from headway.simulator.changes import changed, parse_changes
 from headway.simulator.logged_run import read_logged
 from headway.simulator.model_error import Errors, errors

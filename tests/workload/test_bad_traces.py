@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from headway.cli.simulate import simulate
-from headway.scheduler.step_log import StepLogError
+from headway.scheduler.step_records import StepLogError
 from headway.simulator.replay import replay
 from headway.workload import lines
 from headway.workload.call import Call, WorkloadError

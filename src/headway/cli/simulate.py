@@ -114,7 +114,7 @@ def refusals(fields: Mapping[str, str]) -> Iterator[None]:
     from headway.arithmetic.shape import ShapeError
     from headway.catalog import CatalogError
     from headway.scheduler.config import ConfigError
-    from headway.scheduler.step_log import StepLogError
+    from headway.scheduler.step_records import StepLogError
     from headway.simulator.sweep import SweepError
     from headway.workload.call import WorkloadError
 

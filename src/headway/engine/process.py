@@ -21,7 +21,8 @@ from headway.engine.wire import PeerGone, Wire
 from headway.scheduler.config import ConfigError
 from headway.scheduler.contract import Executor
 from headway.scheduler.scheduler import Scheduler
-from headway.scheduler.step_log import VERSION, Header, Recorder
+from headway.scheduler.step_log import Recorder
+from headway.scheduler.step_records import VERSION, Header
 
 UNUSABLE = 1
 

@@ -59,7 +59,7 @@ class SchedulerConfig:
     """The body reads no block tables: the blocks of repeated steps are found at their commit, so that a jump may cross
     block borders, and plans name neither table entries nor rows with one prefix."""
     batching: Literal["continuous", "static"] = "continuous"
-    """Static: a batch takes whoever waits, over as many steps as their prompts need, until seats or blocks are full; then
+    """Static: a batch takes whoever waits, over as many steps as prompts need, until seats or blocks are full; then
     nobody else boards before it has ended."""
     reservation: Literal["demand", "worst_case"] = "demand"
     speculation: Speculation | None = None

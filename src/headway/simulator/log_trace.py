@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headway.scheduler.contract import StepOutcome, StepPlan, ints
 from headway.scheduler.scheduler import Scheduler
-from headway.scheduler.step_log import Add, AnyRecord, Arrived, Commit, Ended, Header, Tell
+from headway.scheduler.step_records import Add, AnyRecord, Arrived, Commit, Ended, Header, Tell
 from headway.simulator.trace_out import TraceOut
 
 

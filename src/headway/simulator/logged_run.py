@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from headway.scheduler import step_log
+from headway.scheduler import step_log, step_records
 from headway.scheduler.config import SchedulerConfig
 from headway.scheduler.contract import Ints, StepPlan
 from headway.scheduler.receipt import Receipt
-from headway.scheduler.step_log import Add, Commit, Ended, Header, Plan
+from headway.scheduler.step_records import Add, Commit, Ended, Header, Plan
 from headway.simulator.recorded import LoggedStep, pairs_of
 from headway.workload.call import Workload, WorkloadError, start_s
 from headway.workload.step_log_trace import log_lines, read_step_log
@@ -55,7 +55,7 @@ def read_logged(path: Path) -> Logged:
     waits_ns: dict[str, int] = {}
     in_flight_ns = 0
     done: Commit | None = None
-    for _, record in step_log.read(log_lines(path)):
+    for _, record in step_records.read(log_lines(path)):
         if isinstance(record, Header):
             config = record.config
         elif isinstance(record, Add):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from headway.scheduler import step_log
+from headway.scheduler import step_log, step_records
 from headway.simulator.log_trace import LogTrace
 from headway.simulator.trace_out import TraceOut
 from headway.workload.step_log_trace import log_lines
@@ -45,6 +45,6 @@ def replay(path: Path, out: TraceOut | None = None) -> Replayed:
             _, steps = step_log.replay(lines())
         else:
             _, steps = step_log.replay(lines(), watched.planned, watched.fed)
-    except step_log.StepLogError as error:
-        raise step_log.StepLogError(f"{path}: {error}") from None
+    except step_records.StepLogError as error:
+        raise step_records.StepLogError(f"{path}: {error}") from None
     return Replayed(steps, requests, cut_line)

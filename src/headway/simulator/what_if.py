@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from headway.scheduler import step_log
+from headway.scheduler import step_records
 from headway.scheduler.config import SchedulerConfig
 from headway.scheduler.receipt import Receipt
 from headway.simulator.changes import changed
@@ -157,8 +157,8 @@ def what_if(
 def _read(path: Path) -> Logged:
     try:
         logged = read_logged(path)
-    except step_log.StepLogError as error:
-        raise step_log.StepLogError(f"{path}: {error}") from None
+    except step_records.StepLogError as error:
+        raise step_records.StepLogError(f"{path}: {error}") from None
     if logged.config.speculation is not None:
         raise WorkloadError(f"{path}: the run drafted tokens, which cannot be simulated: acceptance is not known")
     if logged.config.tiers:

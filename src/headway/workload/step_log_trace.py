@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from headway.scheduler.block_keys import BlockHasher
-from headway.scheduler.step_log import Add, AnyRecord, Ended, Header, StepLogError, read
+from headway.scheduler.step_records import Add, AnyRecord, Ended, Header, StepLogError, read
 from headway.workload.call import Call, Workload, WorkloadError
 from headway.workload.lines import read_lines
 
