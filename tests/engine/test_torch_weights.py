@@ -216,6 +216,14 @@ def test_options_that_cannot_be_met(llama_dir, options, word):
         loaded(llama_dir, **options)
 
 
+def test_a_config_without_a_context_limit_needs_one_named(copy):
+    edit(copy / "config.json", max_position_embeddings=None)
+    refused(copy, "config.json has no max_position_embeddings: give max_context")
+    model = loaded(copy, max_context=100)
+    assert model.max_context == 100
+    model.executor.close()
+
+
 def test_end_of_text_ids(copy):
     edit(copy / "config.json", eos_token_id=5)
     (copy / "generation_config.json").write_text(json.dumps({"eos_token_id": [9, 7]}))

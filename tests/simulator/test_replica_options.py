@@ -42,6 +42,13 @@ def test_every_cut_runs_and_counts_its_chips(arguments: tuple[str, ...], chips: 
     assert found["output_tokens_per_s_per_chip"] == pytest.approx(found["output_tokens_per_s"] / chips)
 
 
+def test_a_model_whose_file_names_no_context_limit_has_that_of_its_blocks(tmp_path: Path) -> None:
+    config = {"model_type": "llama", "hidden_size": 64, "vocab_size": 100, "num_hidden_layers": 2}
+    config |= {"num_attention_heads": 4, "intermediate_size": 128}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert answer("--model", str(tmp_path))["finished"] == 6
+
+
 def test_a_sequence_has_the_blocks_of_one_data_group() -> None:
     one, two = (("--num-blocks", str(20 * n), "--data", str(n)) for n in (1, 2))
     assert answer(*one)["finished"] == answer(*two)["finished"] == 6
