@@ -105,10 +105,12 @@ def test_another_trace_of_that_name_is_another_sweep(tmp_path: Path) -> None:
         trace.write_text("".join(lines[: rows + 1]))
         found = answer(*sweep)
         assert [point["result"]["calls"] for point in found["points"]] == [rows, rows]
-    trace.write_text("".join(lines[:11]) + "2023-11-16 19:00:00,-5,1\n")
-    result = called(*sweep)
-    assert result.exit_code == 1, "no point has a result"
-    assert f"  1         {trace}:12: ContextTokens must be a whole number" in result.output
+
+
+def test_where_no_point_has_a_result_the_exit_code_says_so() -> None:
+    result = called(*FEW, "--model", "deepseek-v3", "--sweep", "replicas=1,2")
+    assert result.exit_code == 1
+    assert "  1         weights take" in result.output
     assert "  2         as above" in result.output
 
 

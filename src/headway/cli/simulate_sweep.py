@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,10 +15,14 @@ from headway.cli.one_line import INTERRUPTED
 from headway.cli.simulate_checks import FIELDS, check_blocks
 from headway.cli.sweep_files import Files, SameFiles
 from headway.cli.sweep_options import axes_of, options_at, units_of
+from headway.cli.workload_options import WorkloadChoice
 
 if TYPE_CHECKING:
     from headway.report.sweep_charts import Chosen
     from headway.simulator.sweep import Ended, Place, Row, Run, Values
+
+ROWS_READ = ("trace", "requests", "max-context")
+"""Options that say which rows of which trace a point reads."""
 
 
 def simulate_grid(options: dict[str, Any]) -> None:
@@ -93,10 +99,23 @@ def _check_values(options: dict[str, Any], axes: Mapping[str, Sequence[Any]]) ->
     """
     first = {name: values[0] for name, values in axes.items()}
     _check_point(options_at(options, first))
+    _check_traces(options, axes, first)
     for name, values in axes.items():
         for value in values[1:]:
             if isinstance(value, str):
                 _check_point(options_at(options, first | {name: value}))
+
+
+def _check_traces(options: dict[str, Any], axes: Mapping[str, Sequence[Any]], first: Values) -> None:
+    """Reads each as far as points do: a bad row is every point's. Raises WorkloadError."""
+    swept = {name: values for name, values in axes.items() if name in ROWS_READ}
+    for values in product(*swept.values()):
+        at = options_at(options, {**first, **dict(zip(swept, values, strict=True))})
+        if at["trace"] is not None:
+            # How many rows are skipped as too long is not known before they are read.
+            limit = at["requests"] if at["max_context"] is None else None
+            choice = WorkloadChoice.taken(at | {"requests": limit, "max_context": None}, at["given"])
+            deque(choice.make(at["concurrency"], None).sessions, maxlen=0)
 
 
 def _check_point(options: dict[str, Any]) -> None:

@@ -67,6 +67,8 @@ def show_summary(described: dict[str, Any], summary: Summary, as_json: bool) -> 
     if s.steps and s.busy_share < BUSY_SHARE:
         _line("idle", f"{_idle(s)} of the time: throughput, goodput and cost are of the whole duration")
     _line("tokens", f"{s.output_tokens:,} out; {cached}; {s.preemptions:,} preemptions")
+    if s.empty_answers:
+        _line("", f"{counted(s.empty_answers, 'answer')} of no token in the trace, taken as one token")
     if s.failures:
         _line("failures", f"{s.failures:,}; {counted(s.resent, 'time')} a call lost its replica and was sent again")
     click.echo(f"  {'':14} {'mean':>10} {'p50':>10} {'p90':>10} {'p99':>10} {'max':>10}")

@@ -71,6 +71,8 @@ class Summary:
     reused_tokens: int
     hit_rate: float
     """Share of prompt tokens whose KV was found in the cache."""
+    empty_answers: int
+    """That have no token in the trace: they are taken as one token long."""
     preemptions: int
     failures: int
     """Of replicas and links, while the run went on."""
@@ -129,6 +131,7 @@ class _Totals:
     input: int = 0
     output: int = 0
     reused: int = 0
+    empty: int = 0
     preemptions: int = 0
     resent: int = 0
     charged_ns: Counter[int] = field(default_factory=Counter)
@@ -179,6 +182,7 @@ class Results:
             self._tpot_ns.append(r.tpot_ns)
         total.input += record.call.num_input_tokens
         total.output += r.tokens_generated
+        total.empty += record.call.was_empty
         total.reused += r.tokens_reused
         total.preemptions += r.preemptions
         if self.slo.keeps(record):
@@ -212,6 +216,7 @@ class Results:
             output_tokens=total.output,
             reused_tokens=total.reused,
             hit_rate=_ratio(total.reused, total.input),
+            empty_answers=total.empty,
             preemptions=total.preemptions,
             failures=failures,
             resent=total.resent,

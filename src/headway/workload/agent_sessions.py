@@ -157,6 +157,7 @@ class _Recorded:
                 after=None if waits in ((), (number - 1,)) else waits,
                 gap_s=gap_s,
                 hash_ids=self._names.expand(row.h, -(-row.input // self._row.bs)),
+                was_empty=not row.out,
             )
         )
         return number

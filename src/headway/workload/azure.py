@@ -38,7 +38,8 @@ def _sessions(path: Path, current: list[int]) -> Iterator[Session]:
             raise WorkloadError(f"{where(path, number)}: TIMESTAMP is before that of the first row")
         context = _tokens(cells[1], 1, f"{where(path, number)}: ContextTokens")
         generated = _tokens(cells[2], 0, f"{where(path, number)}: GeneratedTokens")
-        yield (Call(str(number), context, max(1, generated), arrival_s=round(seconds - first, 7)),)
+        arrival_s = round(seconds - first, 7)
+        yield (Call(str(number), context, max(1, generated), arrival_s=arrival_s, was_empty=not generated),)
     if first is None:
         raise WorkloadError(f"{where(path, number + 1)}: the trace is empty")
 

@@ -21,8 +21,6 @@ class Call:
     """At least 1."""
     num_output_tokens: int
     """At least 1. The true length: hidden from scheduler and router."""
-    num_thinking_tokens: int = 0
-    """The first of the output, which the session's next prompt leaves out; less than all of it."""
     session: str | None = None
     turn: int = 0
     """Which of the session's turns: each begins with a human's prompt."""
@@ -42,6 +40,10 @@ class Call:
     last partial block. An equal id means the same block after the same prefix. Empty: shares nothing with anyone."""
     max_output_tokens: int | None = None
     """The limit that the client set, where that is known: no secret, unlike the length."""
+    num_thinking_tokens: int = 0
+    """The first of the output, which the session's next prompt leaves out; less than all of it."""
+    was_empty: bool = False
+    """The trace has an answer of no token, which is taken as one."""
 
 
 Session = Sequence[Call]

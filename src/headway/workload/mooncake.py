@@ -46,5 +46,6 @@ def _sessions(path: Path, current: list[int]) -> Iterator[Session]:
                 num_output_tokens=max(1, row.output_length),
                 arrival_s=row.timestamp / 1000,
                 hash_ids=row.hash_ids,
+                was_empty=not row.output_length,
             ),
         )

@@ -79,6 +79,7 @@ class _Recorded:
                 arrival_s=None,
                 gap_s=max(0.0, begin_s - self._end_s) if self._calls else 0.0,
                 hash_ids=self._grow(min(row.prefix_tokens, row.input_tokens_total), row.input_tokens_total),
+                was_empty=not row.output_tokens,
             )
         )
         self._end_s = max(times)
