@@ -133,7 +133,7 @@ def _feed_forward(
 
 
 def _reduced_with_experts(experts: Experts | None, cut: Parallelism) -> bool:
-    """What shared and routed experts give is added up before one all-reduce, where the same chips hold slices of both."""
+    """Shared and routed experts are added up before one all-reduce, where the same chips hold slices of both."""
     return experts is not None and not experts.latent and cut.expert == 1 and cut.stage_chips == cut.tensor
 
 
