@@ -61,7 +61,7 @@ def frontier(cases: Sequence[Case]) -> Chart | None:
         }
         for i, (case, x, y) in enumerate(points)
     ]
-    far, high = (_beyond([point[i] for point in points]) for i in (1, 2))
+    far, high = _beyond([x for _, x, _ in points]), _beyond([y for _, _, y in points])
     at = [(x / far * WIDTH, y / high * HEIGHT) for _, x, y in points]
     for row, place in zip(rows, placed(at, [case.load for case, _, _ in points], WIDTH), strict=True):
         row["place"] = place
@@ -89,20 +89,22 @@ def frontier(cases: Sequence[Case]) -> Chart | None:
                     },
                 },
             },
-            *(
-                {
-                    "mark": {"type": "text", "fontSize": FONT_SIZE, **mark},
-                    "transform": [{"filter": f"datum.place == '{place}'"}],
-                    "encoding": {"x": x, "y": y, "text": {"field": "load"}},
-                }
-                for place, mark in PLACES.items()
-            ),
+            *(_labels(place, mark, x, y) for place, mark in PLACES.items()),
         ],
     )
     caption = "Filled: on the Pareto frontier of all runs shown; no other run is better in both directions."
     if not all(row["place"] for row in rows):
         caption += " Points without a label have no room for it."
     return Chart("frontier", "Interactivity against throughput", caption, spec)
+
+
+def _labels(place: str, mark: dict[str, Any], x: dict[str, Any], y: dict[str, Any]) -> dict[str, Any]:
+    """Of the points that have theirs in this place."""
+    return {
+        "mark": {"type": "text", "fontSize": FONT_SIZE, **mark},
+        "transform": [{"filter": f"datum.place == '{place}'"}],
+        "encoding": {"x": x, "y": y, "text": {"field": "load"}},
+    }
 
 
 def _beyond(values: Sequence[float]) -> float:

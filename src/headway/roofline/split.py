@@ -13,8 +13,8 @@ from headway.arithmetic.work import Op, StepWork
 from headway.catalog import Link, System
 from headway.roofline.floor import rate_flops_per_s
 
-FEED_FORWARD: tuple[Part, ...] = ("feed_forward", "experts", "shared_experts", "router")
-"""What moves; cache, embedding and head stay with attention."""
+FEED_FORWARD: tuple[Part, ...] = ("feed_forward", "experts", "shared_experts")
+"""What moves; cache, embedding and head stay with attention, and the router, which says where a token goes."""
 MAX_MICRO_BATCHES = 16
 
 
