@@ -5,7 +5,7 @@ one replica, arrivals as they were. Saturated: as many rows run as may, and the 
 
     python benchmarks/simulator.py --json
     python benchmarks/simulator.py --long 1000000                 over 64 replicas, with the peak of memory
-    python -m venv DIR && DIR/bin/pip install --pre aisimulate
+    python -m venv DIR && DIR/bin/pip install --pre --only-binary :all: aisimulate
     python benchmarks/simulator.py --aisimulate DIR/bin/aisimulate        the same loads by both, in turns
 
 AISimulate is a Rust core behind a command: its figure is the CPU time of a run, of 4 times as many requests, less

@@ -69,6 +69,15 @@ class Outcome:
             for r in self.records
         ]  # fmt: skip
 
+    def check_answers(self, workload: Workload) -> None:
+        """Each call is answered once, whole or for a reason, and its times are all of its time."""
+        asked = {call.id: call for session in workload.sessions for call in session}
+        assert sorted(r.call.id for r in self.records) == sorted(asked)
+        for r in self.records:
+            assert r.reason in ("stop", "length", "never_fits")
+            assert not r.ok or r.receipt.tokens_generated == asked[r.call.id].num_output_tokens
+            assert r.refused or r.receipt.queue_ns + r.receipt.prefill_ns + r.receipt.decode_ns == r.e2e_ns
+
 
 def run(
     workload: Workload,
