@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import pickle
+import signal
 import socket
 import sys
 import time
@@ -23,11 +24,15 @@ def main() -> int:
     parser.add_argument("--life", type=int, required=True)
     parser.add_argument("--step-s", type=float, default=0.0)
     parser.add_argument("--fault", default="")
+    parser.add_argument("--ends-after", type=int, default=0, help="steps")
+    parser.add_argument("--ends-by", default="SIGKILL", help="name of a signal")
     parser.add_argument("--once", action="store_true", help="only the first engine misbehaves")
     parser.add_argument("--max-running", type=int, default=64)
     parser.add_argument("--blocks", type=int, default=4096)
     options = parser.parse_args()
-    fault = "" if options.once and options.life else options.fault
+    if options.once and options.life:
+        options.fault, options.ends_after = "", 0
+    fault = options.fault
     protocol = PROTOCOL + 6 if fault == "protocol" else PROTOCOL
     ready = Ready(protocol, "scripted", VOCAB, 512, 16, options.blocks, options.max_running, "none", "none")
     if fault:
@@ -35,7 +40,8 @@ def main() -> int:
     config = SchedulerConfig(
         (CacheGroup("full", options.blocks),), max_running=options.max_running, max_step_tokens=256, max_context=512
     )
-    return run_engine(wire_from_fd(options.fd), ready, Scheduler(config), ScriptedExecutor(options.step_s))
+    executor = ScriptedExecutor(options.step_s, options.ends_after, signal.Signals[options.ends_by])
+    return run_engine(wire_from_fd(options.fd), ready, Scheduler(config), executor)
 
 
 def misbehave(fault: str, fd: int, ready: Ready) -> None:

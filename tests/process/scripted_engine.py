@@ -32,10 +32,13 @@ def continuation(seed: int, start: int, count: int) -> list[int]:
 
 
 class ScriptedExecutor:
-    def __init__(self, step_s: float = 0.0) -> None:
+    """Takes `step_s` for a step. After `ends_after` steps (0: never) the process gets the signal `ends_by`."""
+
+    def __init__(self, step_s: float = 0.0, ends_after: int = 0, ends_by: int = signal.SIGKILL) -> None:
         self.plans: deque[StepPlan] = deque()
         self.most_in_flight = 0
         self._step_s = step_s
+        self._steps_left, self._ends_by = ends_after or -1, ends_by
         self._seeds: dict[int, int] = {}
         self._prompts: dict[int, int] = {}
 
@@ -52,6 +55,9 @@ class ScriptedExecutor:
 
     def collect(self) -> StepOutcome:
         plan = self.plans.popleft()
+        if self._steps_left == 0:
+            os.kill(os.getpid(), self._ends_by)
+        self._steps_left -= 1
         time.sleep(self._step_s)
         slots, starts, counts = plan.slots.tolist(), plan.starts.tolist(), plan.counts.tolist()
         seeds = [self._seeds[slot] for slot in slots]

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,15 +19,19 @@ import pytest
 
 from headway.engine.messages import PROTOCOL, Ended, Submit
 from headway.scheduler.request import Sampling
+from headway.server import engine_sequence
 from headway.server.engine import EngineFailed, Expired, InvalidRequest, NeverFits, Overloaded
 from headway.server.engine_child import EngineUnusable
 from headway.server.engine_link import EngineLink
 from headway.server.engine_outbox import MAX_CRASHES
 from headway.server.engine_room import QueueLimits
+from tests.passing_time import PassingTime
 from tests.process.linking import ENGINE, PATIENCE, Start
 from tests.process.scripted_engine import BAD_STEP, LATE_POISON, POISON, VOCAB, continuation, drawn
 
 SLOW = ("--step-s", "0.005")
+ENDLESS = ("--step-s", "0.1")
+"""For requests of hundreds of tokens that something else ends long before they are drawn."""
 PROMPT = 4
 
 
@@ -53,9 +58,13 @@ async def read_into(tokens: list[int], generation) -> None:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         while not condition():
             await asyncio.sleep(0.005)
+
+
+def is_stopped(pid: int) -> bool:
+    return "State:\tT" in Path(f"/proc/{pid}/status").read_text()
 
 
 async def test_a_stream_gets_all_tokens_and_a_receipt(start: Start) -> None:
@@ -72,21 +81,16 @@ async def test_a_stream_gets_all_tokens_and_a_receipt(start: Start) -> None:
 async def test_an_engine_that_dies_during_twenty_streams_costs_no_token_and_doubles_none(
     start: Start, number: signal.Signals
 ) -> None:
-    link = await start(*SLOW)
-    generations = [link.generate(submit(f"r{i}", 100 + i, max_tokens=30 + i)) for i in range(20)]
-    tasks = [asyncio.create_task(read(g)) for g in generations]
-    steps = link.stats.steps_total
-    await until(lambda: link.stats.steps_total > steps + 10)
-    before = link.stats
+    link = await start("--ends-after", "10", "--ends-by", number.name, "--once")
     first_pid = link.engine_pid
-    os.kill(first_pid, number)
-    for i, (tokens, ended) in enumerate(await asyncio.gather(*tasks)):
+    generations = [link.generate(submit(f"r{i}", 100 + i, max_tokens=30 + i)) for i in range(20)]
+    for i, (tokens, ended) in enumerate(await asyncio.gather(*map(read, generations))):
         assert tokens == continuation(100 + i, PROMPT, 30 + i)
         assert (ended.reason, ended.receipt.tokens_generated) == ("length", 30 + i)
         assert 0 < ended.receipt.ttft_ns < 10**12
     assert link.restarts_total == 1
     assert link.engine_pid != first_pid
-    assert link.stats.steps_total > before.steps_total
+    assert link.stats.steps_total >= 49, "the longest answer drew a token a step, in both engines together"
 
 
 async def test_totals_never_go_back_when_an_engine_is_lost(start: Start) -> None:
@@ -105,11 +109,14 @@ async def test_totals_never_go_back_when_an_engine_is_lost(start: Start) -> None
 
 
 async def test_a_hanging_engine_is_killed_and_the_streams_go_on(start: Start) -> None:
-    link = await start(*SLOW, patience=replace(PATIENCE, stall_s=0.5))
-    tasks = [asyncio.create_task(read(link.generate(submit(f"r{i}", 100 + i, max_tokens=60)))) for i in range(5)]
-    await until(lambda: link.stats.steps_total > 5)
+    link = await start("--ends-after", "6", "--ends-by", "SIGSTOP", "--once")
     stopped = link.engine_pid
-    os.kill(stopped, signal.SIGSTOP)
+    tasks = [asyncio.create_task(read(link.generate(submit(f"r{i}", 100 + i, max_tokens=60)))) for i in range(5)]
+    await until(lambda: is_stopped(stopped))
+    passing = PassingTime(asyncio.get_running_loop())
+    while link.is_ready:
+        passing.jump(PATIENCE.stall_s / 10)
+        await asyncio.sleep(0)
     for i, (tokens, _) in enumerate(await asyncio.gather(*tasks)):
         assert tokens == continuation(100 + i, PROMPT, 60)
     assert link.restarts_total == 1
@@ -118,8 +125,11 @@ async def test_a_hanging_engine_is_killed_and_the_streams_go_on(start: Start) ->
 
 
 async def test_an_idle_engine_is_never_taken_for_a_hanging_one(start: Start) -> None:
-    link = await start(patience=replace(PATIENCE, stall_s=0.1))
-    await asyncio.sleep(0.5)
+    link = await start()
+    passing = PassingTime(asyncio.get_running_loop())
+    for _ in range(100):
+        passing.jump(PATIENCE.stall_s)
+        await asyncio.sleep(0)
     assert link.restarts_total == 0
 
 
@@ -138,13 +148,13 @@ async def test_a_poison_request_is_quarantined_and_the_others_survive(start: Sta
     late = [asyncio.create_task(read(link.generate(submit(f"l{i}", 200 + i, max_tokens=60)))) for i in range(10)]
     with pytest.raises(EngineFailed):
         await read(poison)
-    # One crash that all shared, one that pointed to it, and one that it had alone.
-    assert link.restarts_total == 2
+    # One crash that all shared, one that pointed to it unless it was the first to be tried, and one that it had alone.
+    assert 1 <= link.restarts_total <= 2
     for i, (tokens, _) in enumerate(await asyncio.gather(*tasks)):
         assert tokens == continuation(100 + i, PROMPT, 60)
     for i, (tokens, _) in enumerate(await asyncio.gather(*late)):
         assert tokens == continuation(200 + i, PROMPT, 60)
-    assert link.restarts_total == 3
+    assert 2 <= link.restarts_total <= 3
 
 
 async def test_a_poison_request_that_runs_alone_gets_one_retry(start: Start) -> None:
@@ -171,19 +181,11 @@ async def test_three_poison_requests_at_once_take_no_other_with_them(start: Star
 
 
 async def test_a_request_that_rode_in_three_crashes_is_given_up_though_it_made_progress(start: Start) -> None:
-    link = await start(*SLOW)
-    generation = link.generate(submit("a", 100, max_tokens=400))
+    link = await start("--ends-after", "20")
     tokens: list[int] = []
-    for _ in range(3):
-        # What was on its way at the crash may come first: of twenty more the last is the present engine's.
-        have = len(tokens)
-        while len(tokens) < have + 20:
-            tokens += (await anext(generation)).token_ids
-        os.kill(link.engine_pid, signal.SIGKILL)
-        await until(lambda: not link.is_ready)
     with pytest.raises(EngineFailed):
-        await read_into(tokens, generation)
-    assert tokens == continuation(100, PROMPT, len(tokens))
+        await read_into(tokens, link.generate(submit("a", 100, max_tokens=400)))
+    assert tokens == continuation(100, PROMPT, 3 * 20)
 
 
 async def test_a_failed_step_fails_its_requests_without_a_restart(start: Start) -> None:
@@ -225,7 +227,7 @@ async def test_a_command_that_does_not_exist_is_one_error() -> None:
 async def test_when_no_engine_comes_up_again_nobody_waits_for_ever(tmp_path: Path) -> None:
     """The engine's program is gone after the first start."""
     program = tmp_path / "engine"
-    program.write_text(f'#!/bin/sh\nexec "{ENGINE[0]}" "{ENGINE[1]}" --step-s 0.005 "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec "{ENGINE[0]}" "{ENGINE[1]}" --step-s 0.1 "$@"\n')
     program.chmod(0o755)
     link = EngineLink((str(program),), patience=PATIENCE)
     await link.start()
@@ -252,7 +254,7 @@ async def test_when_no_engine_comes_up_again_nobody_waits_for_ever(tmp_path: Pat
 
 async def test_a_request_whose_last_token_was_drawn_before_the_crash_gets_no_token_more(start: Start) -> None:
     """The engine is stopped after it drew everything that the request wants and before it can be asked again."""
-    link = await start(*SLOW)
+    link = await start("--ends-after", "20", "--ends-by", "SIGSTOP", "--once")
     stop = drawn(100, PROMPT + 6)
     by_length = link.generate(submit("length", 101, max_tokens=7))
     by_stop = link.generate(submit("stop", 100, max_tokens=50, stop_token_ids=(stop,)))
@@ -275,7 +277,7 @@ async def test_a_request_whose_last_token_was_drawn_before_the_crash_gets_no_tok
 
 
 async def test_finish_ends_a_stream_with_its_receipt_and_nothing_is_drawn_after_it(start: Start) -> None:
-    link = await start(*SLOW)
+    link = await start(*ENDLESS)
     generation = link.generate(submit("a", 100, max_tokens=400))
     await anext(generation)
     generation.finish("stop")
@@ -287,7 +289,7 @@ async def test_finish_ends_a_stream_with_its_receipt_and_nothing_is_drawn_after_
 
 
 async def test_finish_holds_when_the_engine_dies_at_that_moment(start: Start) -> None:
-    link = await start(*SLOW)
+    link = await start(*ENDLESS)
     generation = link.generate(submit("a", 100, max_tokens=400))
     await anext(generation)
     os.kill(link.engine_pid, signal.SIGSTOP)
@@ -333,7 +335,7 @@ async def test_ten_thousand_requests_at_once_are_taken_up_to_the_limit_and_all_t
 
 
 async def test_two_hundred_cancels_at_once_free_everything_and_disturb_nobody(start: Start) -> None:
-    link = await start(*SLOW)
+    link = await start("--step-s", "0.02")
     survivor = asyncio.create_task(read(link.generate(submit("survivor", 100, max_tokens=100))))
     doomed = [link.generate(submit(f"r{i}", 101, max_tokens=400)) for i in range(200)]
     await anext(doomed[0])
@@ -344,16 +346,16 @@ async def test_two_hundred_cancels_at_once_free_everything_and_disturb_nobody(st
     assert (await survivor)[0] == continuation(100, PROMPT, 100)
     await read(link.generate(submit("r0", 102, max_tokens=2)))
     assert link.stats.num_running + link.stats.num_waiting <= 1
-    assert await link.drain(5)
+    assert await link.drain(120)
 
 
 async def test_a_dropped_generation_is_cancelled(start: Start) -> None:
-    link = await start(*SLOW)
+    link = await start(*ENDLESS)
     generation = link.generate(submit("a", 100, max_tokens=400))
     await anext(generation)
     del generation
     gc.collect()
-    assert await link.drain(5)
+    assert await link.drain(120)
     assert link.restarts_total == 0
 
 
@@ -367,12 +369,11 @@ async def test_a_reader_that_stalls_gets_everything_in_one_piece(start: Start) -
 
 
 async def test_logprobs_are_complete_after_a_crash(start: Start) -> None:
-    link = await start(*SLOW)
+    link = await start("--ends-after", "10", "--once")
     sampling = Sampling(logprobs=0, prompt_logprobs=0)
     generation = link.generate(submit("a", 100, prompt=300, max_tokens=60, sampling=sampling))
-    deltas = [await anext(generation)]
-    os.kill(link.engine_pid, signal.SIGKILL)
-    deltas += [delta async for delta in generation]
+    deltas = [delta async for delta in generation]
+    assert link.restarts_total == 1
     shown = [d.logprobs for d in deltas if d.logprobs]
     assert [-p.logprob for lp in shown for p in lp.prompt] == list(range(1, 300))
     for delta in deltas:
@@ -383,17 +384,13 @@ async def test_logprobs_are_complete_after_a_crash(start: Start) -> None:
 
 @pytest.mark.parametrize("wrong", [{"timeout_ns": 2**64}, {"session": "\ud800"}, {"priority": -(2**70)}])
 async def test_what_can_not_be_sent_is_refused_and_stays_nowhere(start: Start, wrong: dict[str, object]) -> None:
-    link = await start(*SLOW)
+    link = await start("--ends-after", "5", "--once")
     with pytest.raises(InvalidRequest, match="can't be sent"):
         link.generate(submit("odd", 99, **wrong))
-    reading = asyncio.create_task(read(link.generate(submit("a", 100, max_tokens=60))))
-    steps = link.stats.steps_total
-    await until(lambda: link.stats.steps_total > steps + 5)
-    os.kill(link.engine_pid, signal.SIGKILL)
-    tokens, _ = await reading
+    tokens, _ = await read(link.generate(submit("a", 100, max_tokens=60)))
     assert tokens == continuation(100, PROMPT, 60)
     assert link.restarts_total == 1
-    assert await link.drain(10)
+    assert await link.drain(120)
 
 
 async def test_refusals_of_the_engine_keep_their_kind(start: Start) -> None:
@@ -410,32 +407,34 @@ async def test_refusals_of_the_engine_keep_their_kind(start: Start) -> None:
 
 @pytest.mark.parametrize("engine_up", [True, False])
 async def test_a_deadline_that_passes_in_the_queue_expires_the_request(start: Start, engine_up: bool) -> None:
-    link = await start(*SLOW, "--max-running", "1")
-    first = asyncio.create_task(read(link.generate(submit("first", 100, max_tokens=100))))
-    await until(lambda: link.stats.num_running == 1)
+    link = await start(*ENDLESS, "--max-running", "1")
+    first = link.generate(submit("first", 100, max_tokens=400))
+    await anext(first)
     if not engine_up:
         os.kill(link.engine_pid, signal.SIGSTOP)
     with pytest.raises(Expired):
         await read(link.generate(submit("late", 101, timeout_ns=50_000_000)))
     if not engine_up:
         os.kill(link.engine_pid, signal.SIGCONT)
-    await first
+    await anext(first)
 
 
-async def test_a_deadline_means_nothing_once_a_request_has_begun(start: Start) -> None:
-    link = await start(*SLOW)
-    generation = link.generate(submit("a", 100, max_tokens=100, timeout_ns=200_000_000))
+async def test_a_deadline_means_nothing_once_a_request_has_begun(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    link = await start("--ends-after", "5", "--once", "--step-s", "0.05")
+    hour_ns = 3600 * 10**9
+    generation = link.generate(submit("a", 100, timeout_ns=hour_ns))
     await anext(generation)
-    await asyncio.sleep(0.2)
-    os.kill(link.engine_pid, signal.SIGKILL)
+    PassingTime(asyncio.get_running_loop()).jump(hour_ns / 1e9)
+    now_ns = time.monotonic_ns
+    monkeypatch.setattr(engine_sequence.time, "monotonic_ns", lambda: now_ns() + hour_ns)
     _, ended = await read(generation)
-    assert ended.reason == "length"
+    assert (ended.reason, link.restarts_total) == ("length", 1)
 
 
 async def test_drain_lets_open_streams_end_and_takes_no_new_ones(start: Start) -> None:
     link = await start(*SLOW)
     generation = link.generate(submit("a", 100, max_tokens=50))
-    drained = asyncio.create_task(link.drain(30))
+    drained = asyncio.create_task(link.drain(120))
     await asyncio.sleep(0)
     with pytest.raises(Overloaded, match="shutting down"):
         link.generate(submit("b", 101))
@@ -444,7 +443,7 @@ async def test_drain_lets_open_streams_end_and_takes_no_new_ones(start: Start) -
 
 
 async def test_drain_survives_a_crash_and_gives_up_at_its_limit(start: Start) -> None:
-    link = await start(*SLOW)
+    link = await start(*SLOW, "--ends-after", "10", "--ends-by", "SIGSTOP", "--once")
     generation = link.generate(submit("a", 100, max_tokens=50))
     slow = link.generate(submit("slow", 100, max_tokens=400))
     await anext(generation)
@@ -455,7 +454,7 @@ async def test_drain_survives_a_crash_and_gives_up_at_its_limit(start: Start) ->
 
 
 async def test_close_leaves_no_process_and_fails_what_is_open(start: Start) -> None:
-    link = await start(*SLOW)
+    link = await start(*ENDLESS)
     generation = link.generate(submit("a", 100, max_tokens=400))
     await anext(generation)
     pid = link.engine_pid
@@ -469,7 +468,6 @@ async def test_close_leaves_no_process_and_fails_what_is_open(start: Start) -> N
 PARENT = """
 import asyncio, sys
 from headway.server.engine_link import EngineLink
-from headway.server.engine_outbox import MAX_CRASHES
 from tests.process.test_engine_link import submit
 async def main():
     link = EngineLink(sys.argv[1:])
@@ -494,7 +492,7 @@ def test_a105_an_engine_that_reads_nothing_exits_with_its_parent(asleep: str) ->
         if "step" in asleep:
             ours.sendall(b"unread")
         ours.close()
-        assert engine.wait(20) == 0
+        assert engine.wait(120) == 0
 
 
 async def test_an_engine_whose_parent_is_killed_exits() -> None:
