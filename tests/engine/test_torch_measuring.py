@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 import torch
@@ -48,7 +49,7 @@ class Watched:
         self.executor.submit(plan)
 
     def collect(self) -> StepOutcome:
-        return replace(self.executor.collect(), error=self.error)
+        return msgspec.structs.replace(self.executor.collect(), error=self.error)
 
 
 @pytest.mark.parametrize("depth", [1, 2])

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from dataclasses import replace
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
@@ -133,7 +134,7 @@ def test_where_none_will_be_up_calls_are_answered() -> None:
 def test_others_that_fail_and_come_back_keep_nobody_waiting_for_what_is_lost_for_good() -> None:
     """The only replica that serves a model is lost; one that fails at random serves others."""
     pools = (Pool(1, config(), FLAT, serves="a"), Pool(1, config(), FLAT))
-    calls = [(replace(session[0], model="a"),) for session in lone((0, 20, 3)).sessions]
+    calls = [(msgspec.structs.replace(session[0], model="a"),) for session in lone((0, 20, 3)).sessions]
     fleet = FleetConfig(pools, faults=(Fault("replica", 0.001, None, 0),), random_faults=RandomFaults(60.0, 5.0))
     record = only(run_fleet(Workload("w", calls), fleet))
     assert (record.reason, record.refusal) == ("no_replica", "no replica is up, and none will be")
@@ -165,7 +166,7 @@ def test_a_call_that_no_replica_brings_on_is_given_up() -> None:
 
 def test_a_session_finds_another_home() -> None:
     calls = [(0.01 * i, 8, 2) for i in range(6)]
-    sessions = [[replace(call, session="s") for call in session] for session in lone(*calls).sessions]
+    sessions = [[msgspec.structs.replace(call, session="s") for call in session] for session in lone(*calls).sessions]
     fleet = replace(alike(2, Fault("replica", 0.015, 1.0, 0)), router="session")
     assert [r.replica for r in run_fleet(Workload("s", sessions), fleet).records] == [0, 0, 1, 1, 1, 1]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
@@ -151,7 +152,7 @@ def test_only_the_replica_whose_link_it_is_computes() -> None:
         for i in range(2):
             mine = tuple(range(100 * i, 100 * i + 20))
             first = Call(f"a{i}", PROMPT, ANSWER, session=f"s{i}", hash_ids=mine)
-            sessions.append((first, replace(first, id=f"b{i}", arrival_s=None, gap_s=5.0)))
+            sessions.append((first, msgspec.structs.replace(first, id=f"b{i}", arrival_s=None, gap_s=5.0)))
         for i in range(2):
             others = tuple(range(1000 * (i + 1), 1000 * (i + 1) + 25))
             sessions.append((Call(f"c{i}", 100, ANSWER, arrival_s=1.0, hash_ids=others),))

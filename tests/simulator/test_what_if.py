@@ -7,6 +7,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -70,7 +71,7 @@ def real_run(config: SchedulerConfig, repeated: bool = False) -> list[bytes]:
             now_ns = due[0][0]
             continue
         steps = plan.repeats if repeated else 1
-        took_ns = sum(device_ns(replace(plan, starts=plan.starts + step)) for step in range(steps))
+        took_ns = sum(device_ns(msgspec.structs.replace(plan, starts=plan.starts + step)) for step in range(steps))
         now_ns += took_ns + steps * MS // 2
         drawn = np.ones(steps * int(plan.samples.sum()), np.int64)
         brain.commit(StepOutcome(plan.number, drawn, steps=steps, device_ns=took_ns), now_ns)

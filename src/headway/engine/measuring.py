@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 
+import msgspec
 import numpy as np
 
 from headway.engine.errors import ModelError
@@ -126,7 +127,9 @@ class Measuring:
     def _skip(self, plan: StepPlan) -> None:
         """The body learns of new rows and blocks and computes nothing."""
         none, no = ints(), np.zeros(0, np.bool_)
-        empty = replace(plan, slots=none, starts=none, counts=none, drafts=none, samples=no, token_ids=none)
+        empty = msgspec.structs.replace(
+            plan, slots=none, starts=none, counts=none, drafts=none, samples=no, token_ids=none
+        )
         self._executor.submit(empty)
         _checked(self._executor.collect())
         self._brain.commit(StepOutcome(plan.number, np.zeros(int(plan.samples.sum()), np.int64)), 0)

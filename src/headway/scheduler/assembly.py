@@ -35,18 +35,19 @@ class Assembly:
         self._move_on(number, decodes)
         n = len(decodes.slots)
         slots, starts = decodes.slots, decodes.starts
-        counts, drafts, draws = self._one_each[:n], self._none_each[:n], self._all_draw[:n]
+        counts, drafts = self._one_each[:n], self._none_each[: n + len(chunks)]
+        draws = self._all_draw[: n + len(chunks)]
         if decodes.drafts:
             drafts = drafts.copy()
             for i, tokens in decodes.drafts.items():
                 drafts[i] = len(tokens)
-            counts = counts + drafts
+            counts = counts + drafts[:n]
         if chunks:
             slots = np.concatenate([slots, [c.slot for c in chunks]])
             starts = np.concatenate([starts, [c.start for c in chunks]])
             counts = np.concatenate([counts, [c.count for c in chunks]])
-            drafts = np.concatenate([drafts, self._none_each[: len(chunks)]])
-            draws = np.concatenate([draws, [c.draws for c in chunks]])
+            if not all(c.draws for c in chunks):
+                draws = np.concatenate([draws[:n], [c.draws for c in chunks]])
         loads, saves = self.transfers.take_new()
         return StepPlan(
             number=number,

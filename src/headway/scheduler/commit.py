@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -30,8 +30,7 @@ class Drawn(NamedTuple):
     token_ids: list[int]
 
 
-@dataclass(frozen=True, slots=True)
-class Committed:
+class Committed(msgspec.Struct, frozen=True):
     """What rows drew, for those still wanted: plain decodes, then the rest. Tokens stand row by row.
 
     Put together only when asked for: a simulator does not ask.

@@ -7,10 +7,10 @@ layer are written before any are read.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Protocol
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -31,8 +31,7 @@ def ints(*values: int) -> Ints:
     return np.array(values, np.int64)
 
 
-@dataclass(frozen=True, slots=True)
-class Admitted:
+class Admitted(msgspec.Struct, frozen=True):
     """A slot gets a new owner, whose first `reused` tokens have their KV in the blocks listed in the same plan."""
 
     slot: int
@@ -42,8 +41,7 @@ class Admitted:
     reused: int
 
 
-@dataclass(frozen=True, slots=True)
-class TableChange:
+class TableChange(msgspec.Struct, frozen=True):
     """New entries of one cache group's block tables: `table[slots[i], indices[i]] = blocks[i]`. Equal lengths."""
 
     slots: Ints
@@ -51,8 +49,7 @@ class TableChange:
     blocks: Ints
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
+class Load(msgspec.Struct, frozen=True):
     """Fill `blocks[g]` of each cache group g from a slower tier. The body answers with `arrived(transfer, ok)`."""
 
     transfer: int
@@ -63,8 +60,7 @@ class Load:
     """The tier's blocks, one a key; empty where the tier is not this brain's own and is known by its facts only."""
 
 
-@dataclass(frozen=True, slots=True)
-class Save:
+class Save(msgspec.Struct, frozen=True):
     """Copy KV into blocks `targets` of `tier`, one a key. Nobody writes to either side until the body answers with
     `arrived(transfer, ok)`.
     """
@@ -79,16 +75,14 @@ class Save:
     targets: Ints
 
 
-@dataclass(frozen=True, slots=True)
-class PrefixGroup:
+class PrefixGroup(msgspec.Struct, frozen=True):
     """Rows whose block tables begin with the same `blocks` blocks (first cache group): a kernel may read them once."""
 
     slots: Ints
     blocks: int
 
 
-@dataclass(frozen=True, slots=True)
-class StepPlan:
+class StepPlan(msgspec.Struct, frozen=True):
     """One pass of the model over a set of tokens. R rows, T tokens; rows stand in batch order."""
 
     number: int
@@ -150,8 +144,7 @@ def _feed(h: Any, *values: int | str | npt.NDArray[Any]) -> None:
         h.update(len(raw).to_bytes(8, "little") + raw)
 
 
-@dataclass(frozen=True, slots=True)
-class TokenLogprobs:
+class TokenLogprobs(msgspec.Struct, frozen=True):
     """Log-probabilities at one position: of the token there, and the `top` best as (token id, logprob) pairs."""
 
     token_id: int
@@ -160,16 +153,14 @@ class TokenLogprobs:
     top: tuple[tuple[int, float], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class RowLogprobs:
+class RowLogprobs(msgspec.Struct, frozen=True):
     """What a row asked to see: one entry a drawn token, and one a prompt position computed in this step."""
 
     drawn: tuple[TokenLogprobs, ...] = ()
     prompt: tuple[TokenLogprobs, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class StepOutcome:
+class StepOutcome(msgspec.Struct, frozen=True):
     """What a plan gave. S is the number of the plan's rows that sample, in batch order."""
 
     number: int
@@ -190,8 +181,7 @@ class StepOutcome:
     """By slot. Passes through the brain unread."""
 
 
-@dataclass(frozen=True, slots=True)
-class WakeAt:
+class WakeAt(msgspec.Struct, frozen=True):
     """Nothing to run now, but call `plan` again at this time if no event comes before."""
 
     time_ns: int

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from headway.scheduler.config import SchedulerConfig
@@ -16,8 +16,7 @@ from headway.scheduler.speculation import draft, draft_depth
 _NO_ROWS = ints()
 
 
-@dataclass(frozen=True, slots=True)
-class DecodeRows:
+class DecodeRows(msgspec.Struct, frozen=True):
     slots: Ints
     starts: Ints
     drafts: dict[int, Ints]

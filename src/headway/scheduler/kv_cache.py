@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -17,8 +17,7 @@ from headway.scheduler.sequence import Sequence
 NO_CHANGE = TableChange(ints(), ints(), ints())
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
+class Hit(msgspec.Struct, frozen=True):
     """A prefix that is valid here: `num_blocks` blocks long. Of group g, entries `first[g]` on are needed and held."""
 
     num_blocks: int
@@ -165,20 +164,14 @@ class KVCache:
     def grow_rows(self, rows: Rows, slots: Ints, num_tokens: Ints) -> None:
         """Blocks for the first `num_tokens[i]` positions of each row. The caller has checked that they are there."""
         size = self.config.block_size
-        held = rows.capacity[slots] // size
-        missing = np.maximum(-(-num_tokens // size) - held, 0)
-        total = int(missing.sum())
-        if not total:
-            return
-        of_row = np.repeat(np.arange(len(slots)), missing)
-        indices = held[of_row] + np.arange(total) - (np.cumsum(missing) - missing)[of_row]
-        for g, pool in enumerate(self.pools):
-            if self.is_positional[g]:
-                blocks = np.array(pool.allocate(total), np.int64)
-                rows.tables[g][slots[of_row], indices] = blocks
-                if self._tells_tables:
-                    self._changes[g].append((slots[of_row], indices, blocks))
-        rows.capacity[slots] += missing * size
+        capacity = rows.capacity[slots]
+        short = (num_tokens > capacity).nonzero()[0]
+        for slot, held, wanted in zip(slots[short].tolist(), capacity[short].tolist(), num_tokens[short].tolist()):
+            more = -((held - wanted) // size)
+            for g, pool in enumerate(self.pools):
+                if self.is_positional[g]:
+                    self._enter(rows, g, slot, held // size, pool.allocate(more))
+            rows.capacity[slot] = held + more * size
 
     def take_changes(self) -> tuple[TableChange, ...]:
         """What was entered in the block tables since the last call."""

@@ -9,29 +9,9 @@ from headway.scheduler.receipt import Receipt
 
 
 def share(total: int, weights: Ints) -> Ints:
-    """`total` in proportion to `weights` (not all 0), rounded by largest remainder, ties to the earlier."""
-    weight_sum = int(weights.sum())
-    shares, remainders = np.divmod(total * weights, weight_sum)
-    missing = total - int(shares.sum())
-    if missing:
-        shares[np.argsort(-remainders, kind="stable")[:missing]] += 1
-    return shares
-
-
-def share_beside(total: int, ones: int, weights: list[int]) -> Ints:
-    """The same for `ones` rows of weight 1 and then those of `weights`: quicker where these are few."""
-    weight_sum = ones + sum(weights)
-    parts = [divmod(total * weight, weight_sum) for weight in (1, *weights)]
-    rows = [ones, *[1] * len(weights)]
-    missing = total - sum(whole * n for (whole, _), n in zip(parts, rows, strict=True))
-    raised = [0] * len(parts)
-    for i in sorted(range(len(parts)), key=lambda i: -parts[i][1]):
-        raised[i] = min(missing, rows[i])
-        missing -= raised[i]
-    shares = np.empty(ones + len(weights), np.int64)
-    shares[:ones] = parts[0][0]
-    shares[: raised[0]] += 1
-    shares[ones:] = [whole + more for (whole, _), more in zip(parts[1:], raised[1:], strict=True)]
+    """`total` in proportion to `weights` (all positive), rounded down; what is left goes to the first, one each."""
+    shares: Ints = total * weights // int(weights.sum())
+    shares[: total - int(shares.sum())] += 1
     return shares
 
 
@@ -42,15 +22,10 @@ class Ledger:
         self._totals = np.zeros((6, max_running), np.int64)
         self._device_ns, self._host_ns, self._steps, self._computed, self._drafted, self._accepted = self._totals
 
-    def charge(self, slots: Ints, counts: Ints, num_decodes: int, device_ns: int, host_ns: int) -> None:
-        """Divides a step among rows with `counts` tokens each: one each for the first `num_decodes`."""
-        if num_decodes:
-            others = counts[num_decodes:].tolist()
-            self._device_ns[slots] += share_beside(device_ns, num_decodes, others)
-            self._host_ns[slots] += share_beside(host_ns, num_decodes, others)
-        else:
-            self._device_ns[slots] += share(device_ns, counts)
-            self._host_ns[slots] += share(host_ns, counts)
+    def charge(self, slots: Ints, counts: Ints, device_ns: int, host_ns: int) -> None:
+        """Divides a step among rows with `counts` tokens each."""
+        self._device_ns[slots] += share(device_ns, counts)
+        self._host_ns[slots] += share(host_ns, counts)
         self._steps[slots] += 1
         self._computed[slots] += counts
 

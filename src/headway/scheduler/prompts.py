@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
+
+import msgspec
 
 from headway.scheduler.admission import Admission
 from headway.scheduler.config import SchedulerConfig
@@ -13,8 +14,7 @@ from headway.scheduler.running import Running
 from headway.scheduler.sequence import Sequence, Status
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
+class Chunk(msgspec.Struct, frozen=True):
     slot: int
     start: int
     count: int

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class Receipt:
+class Receipt(msgspec.Struct, frozen=True):
     """Durations in nanoseconds, counts in tokens. Prefill time includes recomputing after a preemption."""
 
     queue_ns: int = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -30,8 +31,7 @@ class Sampling:
     prompt_logprobs: int | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Request:
+class Request(msgspec.Struct, frozen=True, eq=False):
     """One sequence to generate. A body sees all of it; the brain never reads `sampling`.
 
     `tokens` is the prompt, followed by what an earlier engine had already generated for it. In simulation there are
@@ -57,7 +57,7 @@ class Request:
 
     def __post_init__(self) -> None:
         if self.tokens is not None:
-            object.__setattr__(self, "num_tokens", len(self.tokens))
+            msgspec.structs.force_setattr(self, "num_tokens", len(self.tokens))
 
     @property
     def limit(self) -> int:

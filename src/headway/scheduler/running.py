@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from headway.scheduler.block_keys import BlockHasher
@@ -20,8 +20,7 @@ from headway.scheduler.sequence import Sequence, Status
 _NO_SLOTS = ints()
 
 
-@dataclass(frozen=True, slots=True)
-class InFlight:
+class InFlight(msgspec.Struct, frozen=True):
     plan: StepPlan
     planned_ns: int
     num_plain_decodes: int

@@ -220,7 +220,7 @@ class Scheduler:
             ledger.charge_decodes(plan.slots, outcome.steps, outcome.device_ns, host_ns)
             self._tokens_computed += len(plan.slots) * outcome.steps
             return
-        ledger.charge(plan.slots, plan.counts, flight.num_plain_decodes, outcome.device_ns, host_ns)
+        ledger.charge(plan.slots, plan.counts, outcome.device_ns, host_ns)
         self._tokens_computed += int(plan.counts.sum())
         if outcome.accepted is not None:
             ledger.note_drafts(plan.slots, plan.drafts, plan.slots[plan.samples], outcome.accepted)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import Enum, auto
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -33,8 +33,7 @@ class Status(Enum):
 QUEUED = (Status.WAITING, Status.PARKED, Status.LOADING)
 
 
-@dataclass(slots=True, eq=False)
-class Sequence:
+class Sequence(msgspec.Struct, eq=False):
     request: Request
     order: int
     """Arrival number: breaks ties of priority, also after a preemption."""
@@ -54,7 +53,7 @@ class Sequence:
     """Leading blocks that are findable, or that need not be."""
     inherited_priority: int | None = None
     """Best priority among those who wait for its blocks."""
-    waiters: list[tuple[int, Sequence]] = field(default_factory=list)
+    waiters: list[tuple[int, Sequence]] = msgspec.field(default_factory=list)
     """(number of leading blocks needed, who needs them)."""
     owner: Sequence | None = None
     """Whose blocks it waits for."""
@@ -69,7 +68,7 @@ class Sequence:
     first_token_ns: int | None = None
     last_token_ns: int | None = None
     preemptions: int = 0
-    charged: Receipt = field(default_factory=Receipt)
+    charged: Receipt = Receipt()
     """Shares of its steps, from the slots that it has left."""
 
     @property
@@ -104,8 +103,7 @@ class Sequence:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(msgspec.Struct, frozen=True):
     """The end of a request. Its tokens were handed out before."""
 
     id: str

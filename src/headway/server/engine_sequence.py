@@ -101,7 +101,7 @@ class OpenSequence:
         first_ns = self._first_ns or time.monotonic_ns()
         ttft_ns = first_ns - self._arrived_ns
         queue_ns = min(last_life.queue_ns, ttft_ns)
-        return replace(
+        return msgspec.structs.replace(
             last_life,
             queue_ns=queue_ns,
             prefill_ns=ttft_ns - queue_ns,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+
+import msgspec
 
 from headway.simulator.block_keys import BlockKeys
 from headway.simulator.replica import ARRIVAL
@@ -12,15 +13,14 @@ from headway.workload.call import Call, Session, Workload, WorkloadError
 from headway.workload.progress import Progress
 
 
-@dataclass(slots=True, eq=False)
-class Client:
+class Client(msgspec.Struct, eq=False):
     """One session in progress."""
 
     calls: Session
     keys: BlockKeys
     progress: Progress
     region: str = ""
-    asked: dict[str, int] = field(default_factory=dict)
+    asked: dict[str, int] = msgspec.field(default_factory=dict)
     """Numbers of the calls that are in progress."""
 
     def following(self, call: Call) -> Call | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
+
+import msgspec
 
 from headway.scheduler.receipt import Receipt
 
@@ -18,15 +19,14 @@ _SUMMED = (
 )
 
 
-@dataclass(slots=True)
-class Course:
+class Course(msgspec.Struct):
     """Law: durations are those between the call's own events, shares and counts the sums of all parts."""
 
     arrival_ns: int
     scheduled_ns: int | None = None
     first_token_ns: int | None = None
     tokens_generated: int = 0
-    charges: Counter[int] = field(default_factory=Counter)
+    charges: Counter[int] = msgspec.field(default_factory=Counter)
     """Nanoseconds of its steps that it pays for, by pool."""
     _sum: Receipt | None = None
 
@@ -44,7 +44,7 @@ class Course:
             return
         summed = {name: getattr(before, name) + getattr(part, name) for name in _SUMMED}
         reused = before.tokens_reused if before.steps else part.tokens_reused
-        self._sum = replace(before, **summed, tokens_reused=reused)
+        self._sum = msgspec.structs.replace(before, **summed, tokens_reused=reused)
 
     def receipt(self, end_ns: int) -> Receipt:
         """As of its end, `end_ns`. What was reused is what the first of its replicas found."""
@@ -52,7 +52,7 @@ class Course:
             return Receipt(queue_ns=end_ns - self.arrival_ns)
         scheduled_ns = end_ns if self.scheduled_ns is None else self.scheduled_ns
         first_ns = end_ns if self.first_token_ns is None else self.first_token_ns
-        return replace(
+        return msgspec.structs.replace(
             self._sum,
             queue_ns=scheduled_ns - self.arrival_ns,
             prefill_ns=first_ns - scheduled_ns,

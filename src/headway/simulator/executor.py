@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
+import msgspec
 import numpy as np
 
 from headway.arithmetic.spans import Span
@@ -44,8 +44,7 @@ class Timer(Protocol):
         """Of as many steps, each with so many tokens and rows; sums are [steps] each."""
 
 
-@dataclass(slots=True)
-class _Answer:
+class _Answer(msgspec.Struct):
     """What is left of a request's answer while it has no slot."""
 
     tokens_left: int

@@ -8,7 +8,9 @@ nobody who has been let in.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+import msgspec
 
 from headway.scheduler.refusal import Refusal
 from headway.scheduler.request import Request
@@ -27,8 +29,7 @@ MAX_FAILURES = 64
 """In a row, without a token between them: then a call is given up."""
 
 
-@dataclass(slots=True, eq=False)
-class Job:
+class Job(msgspec.Struct, eq=False):
     """A call on its way."""
 
     number: int
@@ -207,7 +208,7 @@ class Gateway:
         if not emitted and backend.role == "mixed":
             return job.request
         request = job.request
-        return replace(
+        return msgspec.structs.replace(
             request,
             num_tokens=request.num_prompt_tokens + emitted,
             max_tokens=emitted + 1 if backend.role == "prefill" else request.max_tokens,

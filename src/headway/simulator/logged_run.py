@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import msgspec
+
 from headway.scheduler import step_log, step_records
 from headway.scheduler.config import SchedulerConfig
 from headway.scheduler.contract import Ints, StepPlan
@@ -76,7 +78,7 @@ def read_logged(path: Path) -> Logged:
                 done = record
         elif isinstance(record, Ended) and record.reason in ("stop", "length"):
             queue_ns = record.receipt.queue_ns + waits_ns[record.id]
-            receipts[record.id] = replace(record.receipt, queue_ns=queue_ns)
+            receipts[record.id] = msgspec.structs.replace(record.receipt, queue_ns=queue_ns)
     if config is None:
         raise WorkloadError(f"{path}: no header")
     return Logged(config, tuple(steps), tuple(rows), receipts, waits_ns)
@@ -101,8 +103,8 @@ def _rows(plan: StepPlan, steps: int) -> StepRows:
 def workload_of(path: Path, waits_ns: dict[str, int]) -> Workload:
     logged = read_step_log(path)
     sessions = [
-        (replace(call, arrival_s=max(0.0, start_s(session) - waits_ns[call.id] / 1e9)),)
+        (msgspec.structs.replace(call, arrival_s=max(0.0, start_s(session) - waits_ns[call.id] / 1e9)),)
         for session in logged.sessions
         for call in session
     ]
-    return replace(logged, sessions=sorted(sessions, key=start_s))
+    return msgspec.structs.replace(logged, sessions=sorted(sessions, key=start_s))

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+import msgspec
 
 from headway.scheduler.receipt import Receipt
 from headway.simulator.price import added
 from headway.workload.call import Call
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(msgspec.Struct, frozen=True):
     """Times in nanoseconds from the start of the run, at the client. The receipt is the fleet's view."""
 
     call: Call

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 
 class WorkloadError(ValueError):
     """A trace or a setting that makes no workload; the text is one line that names the file and row, or the setting."""
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(msgspec.Struct, frozen=True):
     """One LLM request inside a turn of a session. A lone request is a session of one call."""
 
     id: str
@@ -50,8 +51,7 @@ Session = Sequence[Call]
 """Never empty. The first call has an `arrival_s`; a later one that has none waits for calls before it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Workload:
+class Workload(msgspec.Struct, frozen=True):
     """Sessions in order of the first call's arrival. `sessions` may be lazy, and then can be read once only."""
 
     name: str

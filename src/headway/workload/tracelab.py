@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
+from msgspec.structs import replace
 
 from headway.workload.call import Call, Session, Workload, WorkloadError, start_s
 from headway.workload.lines import read_json_rows, where

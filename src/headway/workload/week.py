@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from headway.workload.call import Call, Session, Workload, WorkloadError
 from headway.workload.lines import read_lines, where
