@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,10 +24,3 @@ def shared_server(directory: Path) -> Iterator[Live]:
 def live(shared_server: Live) -> Live:
     shared_server.engine.reset()
     return shared_server
-
-
-@pytest.fixture
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])

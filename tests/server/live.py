@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any
 
 import httpx
@@ -20,10 +20,12 @@ from headway.server.limits import Limits
 from headway.server.model_text import ModelText
 from headway.server.serve import Server
 from headway.server.settings import Settings
-from tests.server.scripted_engine import ScriptedEngine, Step, Submit
+from tests.passing_time import PassingTime
+from tests.server.scripted_engine import ScriptedEngine, Step
 
 MODEL = "tiny"
-PATIENCE_S = 20.0
+PATIENCE_S = 120.0
+"""More than any machine needs, however busy it is."""
 
 
 @dataclass
@@ -32,24 +34,20 @@ class Live:
     text: ModelText
     port: int
     server: Server
+    time: PassingTime
+    """Deadlines of the server, and pauses in its answers, end when a test says so: `time.jump_from_outside`."""
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def says(self, text: str, *, per_step: int = 1, end: bool = True, pause_s: float = 0.0) -> None:
+    def says(self, text: str, *, per_step: int = 1, end: bool = True) -> None:
         """From now on every request draws this text, then the end token."""
         ids = self.text.tokens.encode(text) + ([self.text.eos_token_ids[0]] if end else [])
-        self.draws([ids[i : i + per_step] for i in range(0, len(ids), per_step)], pause_s)
+        self.draws([ids[i : i + per_step] for i in range(0, len(ids), per_step)])
 
-    def draws(self, steps: list[Step], pause_s: float = 0.0) -> None:
-        def reply(_: Submit) -> Iterator[Step]:
-            for step in steps:
-                yield step
-                if pause_s:
-                    yield pause_s
-
-        self.engine.reply = reply
+    def draws(self, steps: list[Step]) -> None:
+        self.engine.reply = lambda _: steps
 
     def post(self, path: str, body: Any, **options: Any) -> httpx.Response:
         with httpx.Client(base_url=self.url, timeout=PATIENCE_S) as client:
@@ -70,12 +68,19 @@ class Live:
         return self.post("/v1/completions", {"model": MODEL, "prompt": "Hello"} | fields)
 
     def scrape(self) -> list[str]:
-        time.sleep(0.3)  # scrapes share a snapshot for a quarter of a second
+        sleep(0.3)  # scrapes share a snapshot for a quarter of a second
         return self.get("/metrics").text.splitlines()
 
     def metric(self, name: str, lines: list[str] | None = None) -> float:
         lines = self.scrape() if lines is None else lines
         return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(name))
+
+    def is_listening(self) -> bool:
+        try:
+            self.connect().close()
+        except ConnectionRefusedError:
+            return False
+        return True
 
     def connect(self) -> socket.socket:
         return socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_S)
@@ -108,10 +113,10 @@ def events(text: str) -> list[Any]:
 
 
 def eventually(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE_S
+    end = monotonic() + PATIENCE_S
     while not holds():
-        assert time.monotonic() < end, "it never came true"
-        time.sleep(0.01)
+        assert monotonic() < end, "it never came true"
+        sleep(0.01)
 
 
 @contextmanager
@@ -127,7 +132,8 @@ def serving(directory: Path, *, limits: Limits | None = None, **options: Any) ->
     thread.start()
     eventually(lambda: server.started)
     try:
-        yield Live(engine, text, listener.getsockname()[1], server)
+        time = PassingTime(server.servers[0].get_loop())
+        yield Live(engine, text, listener.getsockname()[1], server, time)
     finally:
         server.should_exit = True
         thread.join(PATIENCE_S)

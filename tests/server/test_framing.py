@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 import socket
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from time import sleep
 
 import pytest
 
@@ -16,9 +16,7 @@ from headway.server.limits import Limits
 from tests.server.live import MODEL, Live, eventually, read_all, request_bytes, serving
 
 BODY = {"model": MODEL, "messages": [{"role": "user", "content": "Hi"}]}
-LIMITS = Limits(
-    header_timeout_s=0.3, body_timeout_s=0.3, body_bytes=100_000, keep_alive_s=1, connections=50, drain_s=2.0
-)
+LIMITS = Limits(body_bytes=100_000, connections=50, drain_s=2.0)
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +31,11 @@ def exchange(live: Live, data: bytes) -> bytes:
         with suppress(BrokenPipeError, ConnectionResetError):
             sock.sendall(data)
         return read_all(sock)
+
+
+def kept_bytes(live: Live) -> list[int]:
+    """Of each connection, what came of a header that is not complete."""
+    return [len(one.conn.trailing_data[0]) for one in list(live.server.server_state.connections)]
 
 
 def status_of(received: bytes) -> int:
@@ -70,6 +73,8 @@ def test_a004_slow_headers(strict: Live) -> None:
     socks = [strict.connect() for _ in range(40)]
     for sock in socks[:20]:
         sock.sendall(b"GET /health HT")
+    eventually(lambda: sorted(map(bool, kept_bytes(strict))) == [False] * 20 + [True] * 20)
+    strict.time.jump_from_outside(LIMITS.header_timeout_s)
     for sock in socks[:20]:
         assert status_of(read_all(sock)) == 408
     for sock in socks[20:]:
@@ -83,9 +88,10 @@ def test_a004_slow_headers(strict: Live) -> None:
 def test_a004_a_header_that_drips(strict: Live) -> None:
     with strict.connect() as sock:
         try:
-            for _ in range(100):
+            for _ in range(20):
                 sock.sendall(b"a")
-                time.sleep(0.01)
+                strict.time.jump_from_outside(LIMITS.header_timeout_s / 10)
+                sleep(0.01)
         except OSError:
             pass
         assert read_all(sock)[9:12] in (b"408", b"")
@@ -97,20 +103,32 @@ def test_a_slow_second_header_on_one_connection(strict: Live) -> None:
         sock.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
         eventually(lambda: b"ok" in sock.recv(65536))
         sock.sendall(b"GET /hea")
+        eventually(lambda: any(kept_bytes(strict)))
+        strict.time.jump_from_outside(LIMITS.header_timeout_s)
         assert status_of(read_all(sock)) == 408
 
 
 def test_a_slow_body(strict: Live) -> None:
     whole = request_bytes("/v1/chat/completions", BODY)
-    received = exchange(strict, whole[:-5])
+    with strict.connect() as sock:
+        sock.sendall(whole[:-5])
+        eventually(lambda: strict.server._app.inflight.held_bytes == len(whole[:-5].partition(b"\r\n\r\n")[2]))
+        strict.time.jump_from_outside(LIMITS.body_timeout_s)
+        received = read_all(sock)
     assert status_of(received) == 408
     error_of(received)
     assert not strict.engine.submits
 
 
 def test_an_idle_connection_is_closed(strict: Live) -> None:
-    received = exchange(strict, b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
-    assert status_of(received) == 200
+    with strict.connect() as sock:
+        sock.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        received = bytearray()
+        while b"ok" not in received:
+            received += sock.recv(65536)
+        assert status_of(received) == 200
+        strict.time.jump_from_outside(LIMITS.keep_alive_s)
+        assert read_all(sock) == b""
 
 
 def test_a008_a_chunked_body_without_end(strict: Live) -> None:

@@ -22,7 +22,7 @@ from headway.server.limits import Limits
 from headway.server.model_text import ModelText
 from headway.server.settings import Settings
 from headway.server.text import TokenText
-from tests.server.live import Live
+from tests.server.live import PATIENCE_S, Live
 from tests.server.model_files import STOP, build_tokenizer, write_model
 from tests.server.scripted_engine import ScriptedEngine
 
@@ -179,25 +179,28 @@ from headway.server.settings import Settings
 from tests.server.scripted_engine import ScriptedEngine
 settings = Settings(model="tiny", directory=Path(sys.argv[1]))
 engine = ScriptedEngine(420, lambda _: [[5], 0.2, [5], 0.2, [5], [2]])
-with bind(settings.host, int(sys.argv[2])) as listener:
+with bind(settings.host, 0) as listener:
+    print(listener.getsockname()[1], flush=True)
     asyncio.run(serve(build_app(engine, settings), settings, listener))
 print("drained")
 """
 
 
-def test_sigterm_drains_and_exits_with_0(directory: Path, free_port: int) -> None:
-    command = [sys.executable, "-c", _PROGRAM, str(directory), str(free_port)]
+def test_sigterm_drains_and_exits_with_0(directory: Path) -> None:
+    command = [sys.executable, "-c", _PROGRAM, str(directory)]
     root = str(Path(__file__).parents[2])
     process = subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True, env={**os.environ})
-    transport = httpx.HTTPTransport(retries=8)  # with back-off, until it listens
+    assert process.stdout is not None
+    port = int(process.stdout.readline())
     body = {"model": "tiny", "messages": [{"role": "user", "content": "x"}], "stream": True}
-    client = httpx.Client(base_url=f"http://127.0.0.1:{free_port}", transport=transport, timeout=20)
+    transport = httpx.HTTPTransport(retries=8)  # with back-off, until it listens
+    client = httpx.Client(base_url=f"http://127.0.0.1:{port}", transport=transport, timeout=PATIENCE_S)
     with client, client.stream("POST", "/v1/chat/completions", json=body) as response:
         lines = response.iter_lines()
         next(lines)
         process.send_signal(signal.SIGTERM)
         text = "\n".join(lines)
     assert text.endswith("data: [DONE]\n")
-    output, _ = process.communicate(timeout=20)
+    output, _ = process.communicate(timeout=PATIENCE_S)
     assert output == "drained\n"
     assert process.returncode == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import select
 import socket
 import struct
 import threading
@@ -99,11 +100,23 @@ def test_a_stop_string_ends_the_sequence_in_the_engine(live: Live) -> None:
 
 
 def test_api_compat_08_pings_while_a_prompt_is_computed(directory: Path) -> None:
-    with serving(directory, limits=Limits(ping_s=0.02, drain_s=2.0)) as live:
-        live.draws([0.2, [5], [2]])
-        text = live.chat(stream=True).text
-    assert text.startswith(": ping\n\n: ping\n\n")
-    assert events(text)[-1] == "[DONE]"
+    with serving(directory) as live, live.connect() as sock:
+        live.draws([1e9, [5], [2]])
+        sock.sendall(request_bytes("/v1/chat/completions", BODY, "Connection: close"))
+        received = bytearray()
+
+        def two_pings() -> bool:
+            live.time.jump_from_outside(Limits().ping_s)
+            if select.select([sock], [], [], 0)[0]:
+                received.extend(sock.recv(65536))
+            return received.count(b": ping\n\n") == 2
+
+        eventually(two_pings)
+        assert b"data:" not in received
+        live.time.jump_from_outside(1e9)
+        received += read_all(sock)
+    assert b": ping" not in received.partition(b"data:")[2]
+    assert b"data: [DONE]\n\n" in received
 
 
 def test_a079_a108_a_fault_after_some_chunks(live: Live) -> None:
@@ -175,7 +188,7 @@ def test_a081_api_compat_06_full_queues(live: Live) -> None:
 
 def test_a081_too_many_requests_at_once(directory: Path) -> None:
     with serving(directory, limits=Limits(requests=2, drain_s=2.0)) as live:
-        live.draws([[5]] * 10_000, pause_s=0.01)
+        live.draws([[5], 1e9])
         socks = [live.connect() for _ in range(2)]
         for sock in socks:
             sock.sendall(request_bytes("/v1/chat/completions", BODY))
@@ -223,14 +236,14 @@ def test_a084_no_deadline_is_too_far_for_the_wire(live: Live, deadline: str) -> 
 
 
 LEAVE = [
-    ("A074-cancel-hang-02-prefill-fin", True, [30.0], False),
-    ("A074-prefill-rst", True, [30.0], True),
-    ("A074-unstreamed-fin", False, [30.0], False),
-    ("A074-unstreamed-rst", False, [30.0], True),
-    ("A074-after-first-token-fin", True, [[5], 30.0], False),
-    ("A074-after-first-token-rst", True, [[5], 30.0], True),
-    ("cancel-hang-04-while-decoding", True, [[5], 0.01] * 100_000, False),
-    ("A074-unstreamed-while-decoding", False, [[5], 0.01] * 100_000, False),
+    ("A074-cancel-hang-02-prefill-fin", True, [1e9], False),
+    ("A074-prefill-rst", True, [1e9], True),
+    ("A074-unstreamed-fin", False, [1e9], False),
+    ("A074-unstreamed-rst", False, [1e9], True),
+    ("A074-after-first-token-fin", True, [[5], 1e9], False),
+    ("A074-after-first-token-rst", True, [[5], 1e9], True),
+    ("cancel-hang-04-while-decoding", True, [[5], 0.1] * 100_000, False),
+    ("A074-unstreamed-while-decoding", False, [[5], 0.1] * 100_000, False),
 ]
 
 
@@ -251,7 +264,7 @@ def test_a_client_that_leaves(live: Live, stream: bool, steps: list[Step], reset
 
 
 def test_a076_cancel_hang_05_many_leave_at_once(live: Live) -> None:
-    live.draws([[5], 0.01] * 100_000)
+    live.draws([[5], 1e9, *([[5]] * 100_000)])
     socks = [live.connect() for _ in range(100)]
     for sock in socks:
         sock.sendall(request_bytes("/v1/chat/completions", BODY | {"max_tokens": 200}))
@@ -259,6 +272,7 @@ def test_a076_cancel_hang_05_many_leave_at_once(live: Live) -> None:
     for sock in socks[:50]:
         sock.close()
     eventually(lambda: len(live.engine.cancelled) == 50)
+    live.time.jump_from_outside(1e9)
     survivors = [read_until_done(sock) for sock in socks[50:]]
     assert all(received.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n") for received in survivors)
     for sock in socks[50:]:
@@ -273,7 +287,7 @@ def read_until_done(sock: socket.socket) -> bytes:
 
 
 def test_a077_cancel_hang_07_the_next_turn_of_a_session_that_was_left(live: Live) -> None:
-    live.draws([30.0])
+    live.draws([1e9])
     with live.connect() as sock:
         sock.sendall(request_bytes("/v1/chat/completions", BODY | {"session_id": "s"}))
         eventually(lambda: bool(live.engine.running))
@@ -282,7 +296,7 @@ def test_a077_cancel_hang_07_the_next_turn_of_a_session_that_was_left(live: Live
 
 
 def test_a_client_that_leaves_behind_a_pipelined_request(live: Live) -> None:
-    live.draws([30.0])
+    live.draws([1e9])
     with live.connect() as sock:
         sock.sendall(request_bytes("/v1/chat/completions", BODY) + b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
         eventually(lambda: bool(live.engine.running))
@@ -309,8 +323,9 @@ def test_a072_a_client_that_does_not_read(directory: Path) -> None:
 
 
 def test_drain_lets_streams_finish_and_takes_nothing_new(directory: Path) -> None:
-    with serving(directory, limits=Limits(drain_s=10.0)) as live:
-        live.says("one two three four", pause_s=0.05)
+    with serving(directory, limits=Limits(drain_s=1e6)) as live:
+        ids = live.text.tokens.encode("one two three four")
+        live.draws([ids[:1], 1000.0, ids[1:], [2]])
         with (
             httpx.Client(base_url=live.url) as client,
             client.stream("POST", "/v1/chat/completions", json=BODY) as response,
@@ -318,20 +333,22 @@ def test_drain_lets_streams_finish_and_takes_nothing_new(directory: Path) -> Non
             lines = response.iter_lines()
             next(lines)
             live.server.should_exit = True
+            eventually(lambda: not live.is_listening())
+            live.time.jump_from_outside(1000.0)
             text = "\n".join(lines)
         assert text.endswith("data: [DONE]\n")
         assert "four" in "".join(item["choices"][0]["delta"].get("content", "") for item in events(text)[:-1])
-        with pytest.raises(httpx.ConnectError):
-            live.get("/health")
 
 
 def test_drain_ends_what_takes_too_long_with_an_error(directory: Path) -> None:
-    with serving(directory, limits=Limits(drain_s=0.2)) as live:
-        live.draws([[5], 60.0])
+    with serving(directory, limits=Limits(drain_s=1e6)) as live:
+        live.draws([[5], 1e9])
         sock = live.connect()
         sock.sendall(request_bytes("/v1/chat/completions", BODY))
         eventually(lambda: bool(live.engine.running))
         live.server.should_exit = True
+        eventually(lambda: live.server._app.inflight.draining)
+        live.time.jump_from_outside(1e6)
         received = read_all(sock)
         sock.close()
     assert b"the server is stopping" in received
