@@ -55,7 +55,7 @@ class Served:
 
     def complete(self, **fields: object) -> dict:
         body = {"model": "tiny", "prompt": "abc", "temperature": 0, "ignore_eos": True} | fields
-        response = httpx.post(f"{self.url}/v1/completions", json=body, timeout=60)
+        response = httpx.post(f"{self.url}/v1/completions", json=body, timeout=120)
         assert response.status_code == 200, response.text
         return response.json()
 
@@ -64,7 +64,7 @@ class Served:
         """The events of a streamed completion."""
         body = {"model": "tiny", "prompt": "abc", "temperature": 0, "ignore_eos": True, "stream": True}
         body["max_tokens"] = max_tokens
-        with httpx.stream("POST", f"{self.url}/v1/completions", json=body, timeout=60) as response:
+        with httpx.stream("POST", f"{self.url}/v1/completions", json=body, timeout=120) as response:
             lines = (line.removeprefix("data: ") for line in response.iter_lines() if line.startswith("data: "))
             yield (json.loads(line) for line in lines if line != "[DONE]")
 
@@ -75,15 +75,16 @@ class Served:
         return pid
 
     def is_listening(self) -> bool:
+        host, _, port = self.url.removeprefix("http://").partition(":")
         try:
-            httpx.get(f"{self.url}/health", timeout=5)
-        except httpx.ConnectError:
+            socket.create_connection((host, int(port)), timeout=120).close()
+        except ConnectionRefusedError:
             return False
         return True
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         self.process.send_signal(number)
-        return self.process.wait(30)
+        return self.process.wait(120)
 
 
 @contextmanager
@@ -237,10 +238,11 @@ def test_sizes_know_decimal_from_binary(text: str, size: int) -> None:
 def test_a_killed_engine_costs_a_stream_nothing_and_both_step_logs_replay(tiny_model: Path, tmp_path: Path) -> None:
     log = tmp_path / "steps.jsonl"
     with serving(tiny_model, "--step-log", log) as served:
-        expected = served.complete(max_tokens=400)["choices"][0]["text"]
-        with served.stream(400) as events:
+        expected = served.complete(max_tokens=800)["choices"][0]["text"]
+        engine_pid = served.engine_pid
+        with served.stream(800) as events:
             text = next(events)["choices"][0]["text"]
-            os.kill(served.engine_pid, signal.SIGKILL)
+            os.kill(engine_pid, signal.SIGKILL)
             text += "".join(e["choices"][0]["text"] for e in events if e["choices"])
         assert text == expected
         assert served.stop() == 0
@@ -262,14 +264,14 @@ def test_a_step_log_is_never_overwritten(tiny_model: Path, tmp_path: Path) -> No
 
 
 def test_sigterm_lets_a_stream_finish_and_leaves_no_engine(tiny_model: Path) -> None:
-    with serving(tiny_model) as served:
+    with serving(tiny_model, "--drain-s", "300") as served:
         engine_pid = served.engine_pid
         with served.stream(300) as events:
             next(events)
             served.process.send_signal(signal.SIGTERM)
             reasons = [e["choices"][0]["finish_reason"] for e in events if e["choices"]]
         assert reasons[-1] == "length"
-        assert served.process.wait(30) == 0
+        assert served.process.wait(120) == 0
         with pytest.raises(ProcessLookupError):
             os.kill(engine_pid, 0)
 
@@ -320,7 +322,7 @@ def test_a_second_interrupt_does_not_wait_for_streams(capfd: pytest.CaptureFixtu
             time.sleep(0.01)
         assert served.process.poll() is None
         served.process.send_signal(signal.SIGINT)
-        assert served.process.wait(30) == 0
+        assert served.process.wait(120) == 0
     assert "Traceback" not in capfd.readouterr().err
 
 
