@@ -20,9 +20,12 @@ from headway.arithmetic.work import step_work
 from headway.planner.deployment import Deployment
 from headway.roofline import BOUNDS, Coefficients, calibrated_cost, floor_cost, memory_plan
 from headway.simulator.executor import Timer
-from headway.simulator.kv_memory import cache_group_blocks
+from headway.simulator.kv_memory import USABLE, cache_group_blocks, device_block_bytes
+from headway.simulator.simulation import Setup, simulate
 from headway.simulator.staged_time import step_timer
 from headway.simulator.step_time import StepTime
+from headway.simulator.tier_memory import TierMemory
+from tests.simulator.drive import lone
 from tests.simulator.test_step_time import CATALOG, FITTED, SYSTEM, random_step, timed
 
 COSTS = (None, FITTED, replace(FITTED, overlap=0.25, host_beside=0.75, imbalance=0.4))
@@ -132,6 +135,31 @@ def test_a_pipeline_with_too_few_rows_has_bubbles() -> None:
 
 
 # How many KV blocks there are
+
+
+@pytest.mark.parametrize("cut", [Parallelism(), Parallelism(tensor=8), Parallelism(tensor=2, pipeline=4, data=2)])
+def test_the_devices_cache_and_the_weights_fit_on_its_chips(cut: Parallelism) -> None:
+    """The summary's bytes of KV on the device, of every model, windows and states included."""
+    system, checked = CATALOG.system("hgx-b200"), 0
+    room_bytes = system.chip.hbm_bytes * USABLE
+    for name in CATALOG.configs:
+        model = model_of(name)
+        try:
+            chip_bytes = weight_bytes_per_chip(model, FP8, cut)
+            groups = cache_group_blocks(model, system.chip, FP8, cut, 16, 64, 8192)
+        except ShapeError:
+            continue
+        cache_bytes = groups[0].num_blocks * device_block_bytes(model, FP8, 16)
+        assert cache_bytes <= (room_bytes - chip_bytes) * cut.chips, name
+        checked += 1
+    assert checked > 10
+
+
+def test_the_summarys_cache_of_a_model_with_windows_is_no_more_than_its_chip_has_room_for() -> None:
+    model = model_of("gemma-3-27b")
+    device, _ = simulate(Setup(model, SYSTEM, tiers=(TierMemory("dram", 1e9, 1e9),)), lone((0.0, 4000, 40))).kv
+    assert device.capacity_bytes <= SYSTEM.chip.hbm_bytes - weight_bytes_per_chip(model, Precision(), Parallelism())
+    assert 0 < device.mean_used_bytes <= kv_bytes(model, 4040, Precision())
 
 
 def full_blocks(model: ModelShape, cut: Parallelism, size: int = 16) -> int:

@@ -16,7 +16,7 @@ from headway.simulator.faults import Fault
 from headway.simulator.fleet import FleetConfig
 from headway.simulator.pools import Pool
 from headway.simulator.regions import Regions
-from headway.workload.call import Workload, WorkloadError
+from headway.workload.call import Call, Workload, WorkloadError
 
 from .drive import MS, PlainTime, config, lone, run_fleet
 from .strategies import workloads
@@ -64,6 +64,19 @@ def test_a_region_without_a_replica_that_is_up_gets_no_new_calls() -> None:
     down = replace(fleet(here()), faults=(Fault("replica", 0.005, 1.0, 0),))
     records = run_fleet(lone((0.0, 4, 2), (0.01, 4, 2)), down).records
     assert [r.replica for r in records] == [0, 1]
+
+
+def test_a_call_waits_where_a_replica_for_its_model_comes_back() -> None:
+    """The nearest region has none for it, or none but one that is lost for good."""
+    workload = Workload("models", [(Call("a", 4, 2, arrival_s=0.01, model="large"),)])
+    pools = fleet(here()).pools
+    large = replace(pools[1], serves="large")
+    lost = (Fault("replica", 0.0, None, 2), Fault("replica", 0.0, 1.0, 3))
+    elsewhere = replace(fleet(here()), pools=(*pools, large), faults=(Fault("replica", 0.0, 1.0, 2),))
+    for apart in (elsewhere, replace(elsewhere, pools=(*pools, replace(large, region="here"), large), faults=lost)):
+        (record,) = run_fleet(workload, apart).records
+        assert (record.reason, record.replica, record.way_ns) == ("stop", len(apart.pools) - 1, 20 * MS)
+        assert record.ttft_ns > 990 * MS
 
 
 def test_sessions_are_shared_out_as_asked_whatever_else_is_drawn() -> None:

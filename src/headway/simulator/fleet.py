@@ -108,7 +108,8 @@ class Fleet:
         self.num_failures = 0
         """Of replicas and links, so far."""
         self._clients: Clients
-        """Once it runs."""
+        """Once it runs, as the next."""
+        self._faults: Faults
 
     def _site(self, place: str, serves: str) -> Site:
         pools = self.config.pools
@@ -161,7 +162,7 @@ class Fleet:
         region = (lambda: "") if regions is None else regions.draws()
         self._clients = Clients(self.world, workload, self.config.block_size, self._send, region)
         self._clients.begin()
-        faults = self._plan_faults()
+        self._faults = faults = self._plan_faults()
         self.world.run()
         while self._gateway.has_waiting:
             self._gateway.give_up(faults.is_for_good)
@@ -203,12 +204,16 @@ class Fleet:
         self._travel(way_ns, self._gateway.ask, client, call, sites[number], way_ns)
 
     def _route(self, client: Client, sites: list[Site]) -> tuple[int, int]:
-        """Site and way, as a client's name server knows them when it sends."""
+        """Site and way, as a client's name server knows them when it sends: with room, or else up, or else not lost for
+        good, as a place is that has no replica for the call's model.
+        """
         if self._nearest is None or self.config.regions is None:
             return 0, self._way_ns
         entries, spill = [site.entries for site in sites], self.config.regions.spill
         has_room = [group.has_room(spill) for group in entries]
-        return self._nearest.choose(client.region, [group.is_up for group in entries], has_room)
+        is_up = [group.is_up for group in entries]
+        comes_back = [not all(map(self._faults.is_for_good, group.replicas)) for group in entries]
+        return self._nearest.choose(client.region, has_room, is_up, comes_back)
 
     def _travel(self, way_ns: int, action: Callable[..., None], *arguments: Any) -> None:
         if way_ns:

@@ -57,6 +57,18 @@ def cache_group_blocks(
     return tuple(_cache_group(key, count) for key, count in blocks.items())
 
 
+def device_block_bytes(model: ModelShape, precision: Precision, block_size: int) -> float:
+    """Of one block of the first cache group, all of its layers, once, on however many chips they lie."""
+    terms = cache_terms(model, precision)
+    first = min((_group_of(term) for term in terms), key=_order)
+    return sum(_block_bytes(term, Parallelism(), block_size) for term in terms if _group_of(term) == first)
+
+
+def _order(key: tuple[str, int]) -> tuple[bool, tuple[str, int]]:
+    """The full group first, as the first group is the one whose prefixes are compared."""
+    return key[0] != "full", key
+
+
 def _group_of(term: CacheTerm) -> tuple[str, int]:
     if not term.every:
         return "state", 0
@@ -82,9 +94,7 @@ def _block_bytes(term: CacheTerm, cut: Parallelism, block_size: int) -> float:
 def _share_out(
     room_bytes: float, block_bytes: dict[tuple[str, int], float], block_size: int, max_running: int, chunk: int
 ) -> dict[tuple[str, int], int]:
-    """The full group first in order, as the first group is the one whose prefixes are compared. Windows have room for
-    the `chunk` tokens of a step as well, which have not left them yet.
-    """
+    """Windows have room for the `chunk` tokens of a step as well, which have not left them yet."""
     bounded = {key: _blocks_a_sequence(key, block_size) for key in block_bytes if key[0] != "full"}
     passing = {key: chunk // block_size if key[0] == "window" else 0 for key in bounded}
     sequence_bytes = sum(count * block_bytes[key] for key, count in bounded.items())
@@ -98,7 +108,8 @@ def _share_out(
     if grows:
         left_bytes = room_bytes - sequences * sequence_bytes - passing_bytes
         blocks["full", 0] = int(left_bytes / block_bytes["full", 0])
-    return blocks | {key: sequences and sequences * count + passing[key] for key, count in sorted(bounded.items())}
+    blocks |= {key: sequences and sequences * count + passing[key] for key, count in bounded.items()}
+    return {key: blocks[key] for key in sorted(blocks, key=_order)}
 
 
 def _blocks_a_sequence(key: tuple[str, int], block_size: int) -> int:

@@ -16,7 +16,9 @@ from headway.simulator.price import added
 
 @dataclass(frozen=True, slots=True)
 class KVUse:
-    """Of one kind of memory, of all replicas together. Means are over the whole run."""
+    """Of one kind of memory, of all replicas together. Means are over the whole run. On the device it is that of the
+    first cache group: where some layers keep a window or a state only, of the others.
+    """
 
     memory: str
     """`device`, or the tier's name."""
@@ -50,6 +52,8 @@ def kv_uses(replicas: Iterable[Source], run_s: float, paid_s: float | None = Non
 
 def _use(pool: Pool, links: TierLinks, memory: MemoryUse, run_s: float, paid_s: float) -> KVUse:
     size = pool.kv_block_bytes
+    if memory.name == DEVICE and pool.device_block_bytes is not None:
+        size = pool.device_block_bytes
     over = size / (run_s * 1e9) if run_s else 0.0
     tier = next((tier for tier in pool.tiers if tier.name == memory.name), None)
     per_hour = None if tier is None else tier.usd_per_hour

@@ -40,6 +40,8 @@ class Pool:
     """For hand-overs: needed where it prefills or decodes only."""
     queue: QueueLimits = field(default_factory=QueueLimits)
     """Of each replica."""
+    device_block_bytes: float | None = None
+    """Of the layers of the first cache group, whose blocks are counted; None: of all layers."""
 
     def __post_init__(self) -> None:
         if self.num_replicas < 1:

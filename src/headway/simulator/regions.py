@@ -55,12 +55,12 @@ class Nearest:
             for name, _ in regions.shares
         }
 
-    def choose(self, client: str, is_up: Sequence[bool], has_room: Sequence[bool]) -> tuple[int, int]:
-        """Number and way, of the nearest with room; if none has any, of the nearest with a replica that is up."""
+    def choose(self, client: str, *wishes: Sequence[bool]) -> tuple[int, int]:
+        """Number and way, of the nearest of which the first wish holds; if it holds of none, then the next one."""
         ways = self._ways_ns[client]
-        for wanted in (has_room, is_up):
+        for holds in wishes:
             for way_ns, number in ways:
-                if wanted[number]:
+                if holds[number]:
                     return number, way_ns
         way_ns, number = ways[0]
         return number, way_ns

@@ -18,7 +18,7 @@ from headway.scheduler.config import ConfigError, SchedulerConfig
 from headway.simulator.faults import Fault, RandomFaults
 from headway.simulator.fleet import Fleet, FleetConfig
 from headway.simulator.handover import Parcel, Port
-from headway.simulator.kv_memory import USABLE, cache_group_blocks
+from headway.simulator.kv_memory import USABLE, cache_group_blocks, device_block_bytes
 from headway.simulator.model_routes import ANY
 from headway.simulator.pool_use import PoolUse
 from headway.simulator.pools import Pool, Role
@@ -208,7 +208,8 @@ class Setup:
         timer, port = self.step_time(), self.port()
         size, role, region = self.kv_block_bytes, self.role, self.region
         queue = QueueLimits(self.max_queued_requests, self.max_queued_tokens)
-        pool = Pool(self.num_replicas, scheduler, timer, self.tiers, size, role, region, self.serves, port, queue)
+        own = device_block_bytes(self.model, self.precision, self.block_size)
+        pool = Pool(self.num_replicas, scheduler, timer, self.tiers, size, role, region, self.serves, port, queue, own)
         if not self.tiers:
             return pool
         token_ns = round(1e9 / pool.tokens_per_s())
