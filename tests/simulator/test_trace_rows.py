@@ -29,7 +29,7 @@ def test_a_bad_row_stops_a_sweep_before_its_first_point(tmp_path: Path) -> None:
     result = called("--trace", trace, *FEW, "--out", str(out))
     assert result.exit_code == 1
     assert result.output.splitlines() == [
-        f"Error: {trace}:6: ContextTokens must be a whole number of at least 1, not 'many'"
+        f"Error: {trace}:6: ContextTokens must be a whole number from 1 to 2,147,483,648, not 'many'"
     ]
     assert not out.exists()
 

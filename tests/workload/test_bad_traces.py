@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import math
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,11 +35,11 @@ def head(name: str, rows: int) -> list[str]:
     return (TRACES / name).read_text().splitlines()[:rows]
 
 
-def short_session() -> str:
+def short_session(name: str = "short") -> str:
     """With one sub-agent."""
     row = json.loads(head("coding_agent_sub_agents.jsonl", 1)[0])
     agent = next(call for call in row["r"] if call["ty"] == "subagent")
-    return json.dumps(row | {"r": [row["r"][0], agent | {"r": agent["r"][:1], "t": 200}]})
+    return json.dumps(row | {"id": name, "r": [row["r"][0], agent | {"r": agent["r"][:1], "t": 200}]})
 
 
 def step_log() -> list[str]:
@@ -98,7 +99,7 @@ FORMATS = {
     "azure": spoilt_csv,
     "mooncake": lambda: spoilt_rows(head("mooncake_conversation.jsonl", 2), 1),
     "tracelab": lambda: spoilt_rows(head("tracelab_round_trace.jsonl", 2), 1),
-    "sessions": lambda: spoilt_rows([short_session()] * 2, 1),
+    "sessions": lambda: spoilt_rows([short_session(), short_session("other")], 1),
     "step log": spoilt_logs,
 }
 
@@ -155,6 +156,34 @@ def test_what_is_no_text_gets_one_line(tmp_path: Path, case: str) -> None:
     with pytest.raises(WorkloadError) as caught:
         list(open_trace(path).sessions)
     check_text(path, caught.value)
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([short_session()] * 2, ":2: id 'short' is that of row 1"),
+        ([json.dumps({"id": "a", "bs": 64, "r": []})], ":1: no session up to here has a call"),
+        ([*head("azure_conv.csv", 1), "2023-11-16 18:15:46,9,99999999999"], ":2: GeneratedTokens must be .* to 2,147"),
+    ],
+)
+def test_what_is_wrong_with_a_row_is_said(tmp_path: Path, rows: list[str], said: str) -> None:
+    path = tmp_path / "trace"
+    path.write_text("\n".join(rows) + "\n")
+    with pytest.raises(WorkloadError, match=said):
+        list(open_trace(path).sessions)
+
+
+def test_a_pipe_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "trace")
+    with pytest.raises(WorkloadError, match="a pipe cannot be read twice"):
+        open_trace(tmp_path / "trace")
+
+
+def test_a_call_too_far_in_the_future_names_the_file(tmp_path: Path) -> None:
+    trace = tmp_path / "trace"
+    trace.write_text('{"timestamp": 9e14, "input_length": 600, "output_length": 5, "hash_ids": [1]}\n')
+    result = CliRunner().invoke(simulate, ["--trace", str(trace)])
+    assert result.output == f"Error: {trace}: call 1 arrives after 9e+11 s, and none may after 1,000,000,000 s\n"
 
 
 @pytest.mark.parametrize("name", FORMATS)

@@ -188,7 +188,8 @@ class WorkloadChoice:
         from headway.workload.call import WorkloadError, faster, soon
 
         try:
-            return soon(faster(self._made(concurrency, rate_per_s), speed))
+            trace = self.options["trace"]
+            return soon(faster(self._made(concurrency, rate_per_s), speed), f"{trace}: " if trace else "")
         except WorkloadError as error:
             raise WorkloadError(_in_options(str(error))) from None
 

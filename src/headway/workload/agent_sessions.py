@@ -67,16 +67,25 @@ def read_agent_sessions(path: Path, rate_per_s: float = 0.05, seed: int = 0) -> 
 
 def _sessions(path: Path, starts: Iterator[float], block_size: int) -> Iterator[Session]:
     prefixes: dict[tuple[int, int], int] = {}
+    rows: dict[str, int] = {}
+    """By the session's id."""
+    any_calls = False
     for number, row in read_json_rows(path, SessionRow):
         place = where(path, number)
         if row.bs != block_size:
             raise WorkloadError(f"{place}: bs is {row.bs}, and {block_size} in the first row")
+        if row.id in rows:
+            raise WorkloadError(f"{place}: id {row.id[:40]!r} is that of row {rows[row.id]}")
+        rows[row.id] = number
         own = next((call for call in row.r if call.input and not call.is_agent), None)
         if own is not None:
             prefix = prefixes.setdefault((row.tool_tokens, row.system_tokens), len(prefixes))
             shared = (row.tool_tokens + row.system_tokens) // block_size
             names = _Names(number, prefix, shared, own.h[:1], place)
+            any_calls = True
             yield _Recorded(row, next(starts), names, place).calls
+    if not any_calls:
+        raise WorkloadError(f"{place}: no session up to here has a call of its own")
 
 
 class _Names:

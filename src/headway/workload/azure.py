@@ -59,5 +59,5 @@ def _seconds(text: str, place: str) -> float:
 
 def _tokens(text: str, least: int, place: str) -> int:
     if not (text.isascii() and text.isdecimal() and least <= int(text[:12]) <= MAX_TOKENS):
-        raise WorkloadError(f"{place} must be a whole number of at least {least}, not {text[:40]!r}")
+        raise WorkloadError(f"{place} must be a whole number from {least} to {MAX_TOKENS:,}, not {text[:40]!r}")
     return int(text)

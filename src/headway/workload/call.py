@@ -107,15 +107,17 @@ MAX_START_S = 1e9
 """Some 31 years: a run counts in nanoseconds of 64 bits."""
 
 
-def soon(workload: Workload) -> Workload:
-    """The same sessions. Its iteration raises WorkloadError at the first that begins after MAX_START_S."""
-    return replace(workload, sessions=_soon(workload.sessions))
+def soon(workload: Workload, place: str = "") -> Workload:
+    """The same sessions. Its iteration raises WorkloadError, that begins with `place`, at the first that begins after
+    MAX_START_S.
+    """
+    return replace(workload, sessions=_soon(workload.sessions, place))
 
 
-def _soon(sessions: Iterable[Session]) -> Iterator[Session]:
+def _soon(sessions: Iterable[Session], place: str) -> Iterator[Session]:
     for session in sessions:
         if start_s(session) > MAX_START_S:
-            late = f"call {session[0].id} arrives after {start_s(session):.4g} s"
+            late = f"{place}call {session[0].id} arrives after {start_s(session):.4g} s"
             raise WorkloadError(f"{late}, and none may after {MAX_START_S:,.0f} s")
         yield session
 

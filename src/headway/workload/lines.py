@@ -21,6 +21,8 @@ Row = TypeVar("Row")
 
 def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """Row numbers, from 1, and lines that are not blank. Raises WorkloadError for what cannot be read."""
+    if path.is_fifo():
+        raise WorkloadError(f"{path}: a pipe cannot be read twice, as this is: write it to a file first")
     try:
         opened = _open(path)
     except OSError as error:
