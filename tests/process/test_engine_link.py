@@ -9,8 +9,10 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -463,6 +465,24 @@ async def test_close_leaves_no_process_and_fails_what_is_open(start: Start) -> N
         os.kill(pid, 0)
     with pytest.raises(EngineFailed):
         await read(generation)
+
+
+async def test_close_leaves_no_process_though_an_engine_was_just_being_ended(start: Start) -> None:
+    link = await start()
+    pid = link.engine_pid
+    free = threading.Event()
+    with ThreadPoolExecutor(1) as executor:
+        asyncio.get_running_loop().set_default_executor(executor)
+        executor.submit(free.wait)
+        os.kill(pid, signal.SIGKILL)
+        await until(lambda: not link.is_ready)
+        closing = asyncio.create_task(link.close())
+        for _ in range(10):
+            await asyncio.sleep(0)
+        free.set()
+        await closing
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
 
 
 PARENT = """

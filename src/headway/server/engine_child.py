@@ -98,7 +98,8 @@ class EngineChild(asyncio.Protocol):
         self._transport.abort()
         reason = self.lost.result()
         # When it is exiting by itself, its own status says more than our signal would.
-        await asyncio.to_thread(_finish, self._process, 1.0 if reason == _CLOSED else 0.0)
+        finishing = asyncio.to_thread(_finish, self._process, 1.0 if reason == _CLOSED else 0.0)
+        await _though_cancelled(asyncio.ensure_future(finishing))
         return f"{reason} ({_status(self._process.returncode)})" if reason == _CLOSED else reason
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -141,6 +142,15 @@ class EngineChild(asyncio.Protocol):
 
 
 _CLOSED = "the engine process ended"
+
+
+async def _though_cancelled(work: asyncio.Task[None]) -> None:
+    """A call that no thread has taken up yet would never be made, and its process would stay."""
+    try:
+        await asyncio.shield(work)
+    except asyncio.CancelledError:
+        await work
+        raise
 
 
 def _execute(command: Sequence[str], fd: int, env: Mapping[str, str] | None) -> subprocess.Popen[bytes]:
