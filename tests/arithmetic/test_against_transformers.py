@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields
 from typing import Any
 
@@ -9,9 +10,12 @@ import pytest
 import torch
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
+from headway.arithmetic.cache import kv_bytes
+from headway.arithmetic.formats import Precision
 from headway.arithmetic.hf_config import FAMILIES, shape_from_config
 from headway.arithmetic.hf_defaults import DEFAULTS, NESTED
-from tests.arithmetic.models import catalog
+from headway.arithmetic.shape import ModelShape
+from tests.arithmetic.models import all_names, catalog
 
 EXACT = [
     "llama-3.1-8b",
@@ -64,3 +68,73 @@ def test_defaults_are_those_of_the_classes(family: str) -> None:
 def test_an_empty_text_config_is_the_classs_own_model(family: str) -> None:
     config = {"text_config": {"model_type": family}}
     assert shape_from_config(config).num_params == counted_by_transformers(config)
+
+
+SAVED = [name for name in all_names() if catalog().config(name)["model_type"] in CONFIG_MAPPING]
+SMALL = {
+    "hidden_size": 64,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "intermediate_size": 48,
+    "vocab_size": 100,
+    "max_position_embeddings": 256,
+}
+_EXPERTS = {"n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
+_LATENT = {"kv_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 8}
+_INDEX = {"index_n_heads": 2, "index_head_dim": 8, "index_topk": 4}
+_DELTA = {"num_local_experts": 4, "linear_num_heads": 2, "linear_head_dim": 16, "linear_conv_kernel_dim": 4}
+_NO_TOKENS = {"pad_token_id": 0, "bos_token_id": 0, "eos_token_id": 0}
+_SCOUT = {"head_dim": 16, "intermediate_size_mlp": 32, "num_local_experts": 4, "num_experts_per_tok": 1}
+LEFT_OUT = [
+    ("qwen2", {"use_sliding_window": True}),
+    ("qwen3", {"use_sliding_window": True, "max_window_layers": 2}),
+    ("llama4_text", {**_SCOUT, "moe_layers": [0]}),
+    ("llama4_text", {**_SCOUT, "interleave_moe_layer_step": 2, "no_rope_layer_interval": 2}),
+    ("llama4_text", {**_SCOUT, "no_rope_layers": [1, 0, 0, 1]}),
+    ("llama4_text", {**_SCOUT, "attention_chunk_size": None}),
+    ("gemma4_text", {"hidden_size_per_layer_input": 0}),
+    ("gemma4_text", {"hidden_size_per_layer_input": 0, "num_global_key_value_heads": 1}),
+    ("gemma4_text", {"hidden_size_per_layer_input": 0, "num_global_key_value_heads": 1, "attention_k_eq_v": True}),
+    ("deepseek_v3", {**_EXPERTS, **_LATENT, "n_group": 2, "topk_group": 1}),
+    ("glm4_moe", {**_EXPERTS}),
+    ("glm_moe_dsa", {**_EXPERTS, **_LATENT, **_INDEX, "index_topk_freq": 2}),
+    ("glm_moe_dsa", {**_EXPERTS, **_LATENT, **_INDEX, "index_topk_pattern": "FSFS", "mlp_layer_types": ["dense"] * 4}),
+    ("kimi_linear", {**_EXPERTS, **_LATENT, **_DELTA, **_NO_TOKENS, "first_k_dense_replace": 1, "n_shared_experts": 1}),
+]
+"""Files that say little of their layers: what the class makes of it."""
+
+
+def of_layers(shape: ModelShape) -> list[tuple[str, int, bool, int]]:
+    return [
+        (a.kind, a.window, layer.feed_forward.experts is None, a.sparse.index_heads if a.sparse else 0)
+        for layer in shape.layers
+        for a in [layer.attention]
+    ]
+
+
+@pytest.mark.parametrize("name", SAVED)
+def test_a_config_as_transformers_saves_it_is_the_same_model(name: str) -> None:
+    """Layers by other names, what differs by layer in a section of its own, defaults left out."""
+    config = catalog().config(name)
+    kind, given = config["model_type"], {key: value for key, value in config.items() if key != "model_type"}
+    saved = shape_from_config(json.loads(CONFIG_MAPPING[kind](**given).to_json_string()))
+    shape = shape_from_config(config)
+    assert saved.num_params == shape.num_params
+    assert of_layers(saved) == of_layers(shape)
+    assert [kv_bytes(saved, n, Precision()) for n in (1, 700, 100_000)] == [
+        kv_bytes(shape, n, Precision()) for n in (1, 700, 100_000)
+    ]
+
+
+@pytest.mark.parametrize(("family", "given"), LEFT_OUT)
+def test_layers_that_a_file_says_little_of_are_its_classs(family: str, given: dict[str, Any]) -> None:
+    config = {**SMALL, **given}
+    saved = json.loads(CONFIG_MAPPING[family](**config).to_json_string())
+    shape = shape_from_config({"model_type": family, **config})
+    assert of_layers(shape) == of_layers(shape_from_config(saved))
+    theirs = saved.get("layer_types") or []
+    names = {"full_attention": ("full", "latent"), "indexed_attention": ("latent",), "sliding_attention": ("window",)}
+    names |= {"chunked_attention": ("chunked",), "linear_attention": ("linear",)}
+    assert all(layer.attention.kind in names[kind] for layer, kind in zip(shape.layers, theirs, strict=False))
+    assert shape.num_params == pytest.approx(counted_by_transformers({"model_type": family, **config}), rel=5e-3)

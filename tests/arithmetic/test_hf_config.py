@@ -41,6 +41,9 @@ def test_a_llama() -> None:
         ({"hidden_size": 65}, "hidden_size 65 is not a multiple of num_attention_heads 4: give head_dim"),
         ({"max_position_embeddings": -1}, "max_position_embeddings must be a positive integer, not -1"),
         ({"text_config": {"model_type": "gemma4_text"}}, "hidden_size_per_layer_input 256 is not supported"),
+        ({"per_layer_config": {"full_attention": {}}}, "per_layer_config must have layers' numbers for keys"),
+        ({"per_layer_config": {"01": {"head_dim": "x"}}}, "head_dim must be a positive integer, not 'x'"),
+        ({"layer_types": ["indexed_attention"] * 2}, "layer_types 'indexed_attention' is not supported"),
         ({"model_type": "gpt5"}, "model_type 'gpt5' is not supported; supported: llama"),
         ({"hidden_size": None}, "hidden_size must be a positive integer, not None"),
         ({"hidden_size": "64"}, "hidden_size must be a positive integer"),
@@ -62,7 +65,10 @@ def test_a_llama() -> None:
             {"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 5},
             "5 experts for each token are more than the 4",
         ),
-        ({"model_type": "deepseek_v3"}, "num_experts or n_routed_experts or num_local_experts must be a positive"),
+        (
+            {"model_type": "deepseek_v3", "first_k_dense_replace": 0},
+            "num_experts or n_routed_experts or num_local_experts must be a positive",
+        ),
         (
             {"model_type": "deepseek_v3", "n_routed_experts": 4, "num_experts_per_tok": 2},
             "qk_rope_head_dim must be a positive integer",

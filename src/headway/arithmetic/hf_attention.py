@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from headway.arithmetic.hf_keys import Config, count, entries, named, number, positive, section
-from headway.arithmetic.hf_layer_types import CHUNKED, COMPRESSED_SPARSE, LINEAR, WINDOW
+from headway.arithmetic.hf_layer_types import (
+    CHUNKED,
+    COMPRESSED,
+    COMPRESSED_SPARSE,
+    INDEXED_FAMILIES,
+    LINEAR,
+    WINDOW,
+)
 from headway.arithmetic.layers import Attention, AttentionKind, Latent, Rope, ShapeError, Sparse, State
 
 _LATENT = ("deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2", "kimi_linear", "glm_moe_dsa")
@@ -18,6 +25,8 @@ _QK_NORM = (
 )
 _OUTPUT_GATE = ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")
 _QKV_BIAS_ONLY = ("qwen2", "glm4_moe")
+_GLOBAL_HEAD_DIM = 512
+"""Of Gemma 4, where the file says nothing of it."""
 _SCALINGS = ("default", "linear", "llama3", "yarn", "proportional")
 
 
@@ -45,9 +54,10 @@ def _grouped(config: Config, family: str, layer_type: str, index: int, rope: Rop
     heads = positive(config, "num_attention_heads")
     kv_heads = count(config, "num_key_value_heads") or heads
     head_dim = count(config, "head_dim") or _even_share(positive(config, "hidden_size"), heads)
-    if global_layer:
-        kv_heads = count(config, "num_global_key_value_heads") or kv_heads
-        head_dim = count(config, "global_head_dim") or head_dim
+    if global_layer and "per_layer_config" not in config:
+        if config.get("attention_k_eq_v"):
+            kv_heads = count(config, "num_global_key_value_heads") or kv_heads
+        head_dim = count(config, "global_head_dim") or _GLOBAL_HEAD_DIM
     if heads % kv_heads:
         raise ShapeError(f"num_attention_heads {heads} is not a multiple of num_key_value_heads {kv_heads}")
     kind, window = _reach(config, layer_type)
@@ -91,7 +101,7 @@ def _latent(config: Config, family: str, index: int, rope: Rope) -> Attention:
         output_gate=family == "kimi_linear" and bool(config.get("mla_use_output_gate")),
         query_rank=count(config, "q_lora_rank"),
         latent=Latent(positive(config, "kv_lora_rank"), rope_dim, nope_dim, positive(config, "v_head_dim")),
-        sparse=_indexed(config, index) if family in ("deepseek_v32", "glm_moe_dsa") else None,
+        sparse=_indexed(config, index) if family in INDEXED_FAMILIES else None,
     )
 
 
@@ -99,7 +109,8 @@ def _compressed(config: Config, layer_type: str, index: int, rope: Rope) -> Atte
     heads, groups = positive(config, "num_attention_heads"), positive(config, "o_groups")
     if heads % groups:
         raise ShapeError(f"num_attention_heads {heads} is not a multiple of o_groups {groups}")
-    compress = {WINDOW: 0, COMPRESSED_SPARSE: 4}.get(layer_type, 128)
+    rates = {COMPRESSED_SPARSE: 4, COMPRESSED: 128, **section(config, "compress_rates")}
+    compress = 0 if layer_type == WINDOW else positive(rates, layer_type)
     return Attention(
         kind="compressed" if compress else "window",
         num_heads=heads,
@@ -126,9 +137,21 @@ def _reach(config: Config, layer_type: str) -> tuple[AttentionKind, int]:
 
 
 def _indexed(config: Config, index: int) -> Sparse:
-    shared = entries(config, "indexer_types")[index : index + 1] == ["shared"]
+    shared = _is_choice_shared(config, index)
     heads = 0 if shared else positive(config, "index_n_heads")
     return Sparse(positive(config, "index_topk"), heads, 0 if shared else positive(config, "index_head_dim"))
+
+
+def _is_choice_shared(config: Config, index: int) -> bool:
+    """GLM 5.2: said layer by layer, or by every how many layers one chooses anew."""
+    kinds = entries(config, "indexer_types")
+    if kinds:
+        return kinds[index : index + 1] == ["shared"]
+    pattern = config.get("index_topk_pattern")
+    if isinstance(pattern, str | list):
+        return pattern[index : index + 1] in ("S", ["shared"])
+    since = index + 1 - int(number(config, "index_skip_topk_offset", 2))
+    return max(since, 0) % (count(config, "index_topk_freq") or 1) != 0
 
 
 def _block_sparse(config: Config, index: int) -> Sparse | None:
@@ -148,8 +171,10 @@ def _linear(state: State, rope: Rope) -> Attention:
 def _state(config: Config, family: str) -> State:
     if family == "kimi_linear":
         linear = section(config, "linear_attn_config")
-        heads, dim = positive(linear, "num_heads"), positive(linear, "head_dim")
-        conv = positive(linear, "short_conv_kernel_size")
+        keys = ("num_heads", "head_dim", "short_conv_kernel_size")
+        if not linear and "linear_num_heads" in config:
+            linear, keys = config, ("linear_num_heads", "linear_head_dim", "linear_conv_kernel_dim")
+        heads, dim, conv = (positive(linear, key) for key in keys)
         rank = 0 if linear.get("use_full_rank_gate") else dim
         return State(heads, heads, dim, dim, conv, gates=1, decay_rank=dim, gate_rank=rank, delta=True)
     if family.startswith("minimax"):

@@ -57,15 +57,30 @@ def shape_from_config(config: Mapping[str, Any]) -> ModelShape:
     for key in _NOT_MODELLED:
         if text.get(key):
             raise ShapeError(f"{key} {text[key]!r} is not supported; only 0 or false is")
+    own, kinds = _own(text), layer_types(text, family)
     return ModelShape(
         family=family,
         hidden=positive(text, "hidden_size"),
         vocab=positive(text, "vocab_size"),
-        layers=tuple(_layer(text, family, kind, index) for index, kind in enumerate(layer_types(text, family))),
+        layers=tuple(_layer(_of_layer(text, i, own), family, kind, i) for i, kind in enumerate(kinds)),
         tied_embeddings=bool(text.get("tie_word_embeddings", False)),
         norm_eps=number(text, "rms_norm_eps", number(text, "layer_norm_epsilon", 1e-6)),
         max_context=count(text, "max_position_embeddings", "model_max_length") or None,
     )
+
+
+def _of_layer(config: Config, index: int, own: Mapping[int, Config]) -> Config:
+    """With what `per_layer_config` says otherwise of this layer."""
+    return {**config, **own[index]} if index in own else config
+
+
+def _own(config: Config) -> dict[int, Config]:
+    """By layer; the keys are numbers, which JSON has as strings."""
+    found = section(config, "per_layer_config")
+    for key in found:
+        if not (str(key).isdecimal() and len(str(key)) < 10):
+            raise ShapeError(f"per_layer_config must have layers' numbers for keys, not {key!r}")
+    return {int(key): section(found, key) for key in found}
 
 
 def _layer(config: Config, family: str, kind: str, index: int) -> Layer:

@@ -18,13 +18,14 @@ _GEMMA = {
     "tie_word_embeddings": True,
     "hidden_activation": "gelu_pytorch_tanh",
 }
+_DEEPSEEK = {"first_k_dense_replace": 3, "n_shared_experts": 1, "q_lora_rank": 1536}
 DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "mistral": {"num_key_value_heads": 8, "sliding_window": 4096},
-    "qwen2": {"num_key_value_heads": 32, "sliding_window": 4096},
-    "qwen3": {"head_dim": 128, "num_key_value_heads": 32, "sliding_window": 4096},
+    "qwen2": {"num_key_value_heads": 32, "sliding_window": 4096, "max_window_layers": 28},
+    "qwen3": {"head_dim": 128, "num_key_value_heads": 32, "sliding_window": 4096, "max_window_layers": 28},
     "mixtral": {"num_key_value_heads": 8, "rms_norm_eps": 1e-5, "rope_theta": 1e6},
     "qwen3_moe": {"num_key_value_heads": 4, "sliding_window": 4096},
-    "qwen3_next": {"head_dim": 256, "num_key_value_heads": 2},
+    "qwen3_next": {"head_dim": 256, "num_key_value_heads": 2, "shared_expert_intermediate_size": 512},
     "qwen3_5_text": {"head_dim": 256, "num_key_value_heads": 4},
     "qwen3_5_moe_text": {"head_dim": 256, "num_key_value_heads": 2},
     "gemma2": _GEMMA,
@@ -45,12 +46,20 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         "rms_norm_eps": 1e-5,
         "rope_theta": 500_000.0,
     },
-    "glm4_moe": {"num_key_value_heads": 8, "rms_norm_eps": 1e-5},
-    "glm_moe_dsa": {"rms_norm_eps": 1e-5},
-    "deepseek_v4": {"head_dim": 512, "sliding_window": 128},
+    "glm4_moe": {"num_key_value_heads": 8, "rms_norm_eps": 1e-5, "first_k_dense_replace": 1, "n_shared_experts": 1},
+    "glm_moe_dsa": {"rms_norm_eps": 1e-5, **_DEEPSEEK, "q_lora_rank": 2048},
+    "deepseek_v3": _DEEPSEEK,
+    "deepseek_v32": _DEEPSEEK,
+    "deepseek_v4": {"head_dim": 512, "sliding_window": 128, "n_shared_experts": 1, "hc_mult": 4},
     "kimi_linear": {"rms_norm_eps": 1e-5},
     "minimax_m2": {"head_dim": 128, "num_key_value_heads": 8, "rope_theta": 5e6},
-    "nemotron_h": {"head_dim": 128, "num_key_value_heads": 8, "mlp_hidden_act": "relu2"},
+    "nemotron_h": {
+        "head_dim": 128,
+        "num_key_value_heads": 8,
+        "mlp_hidden_act": "relu2",
+        "n_shared_experts": 1,
+        "layer_norm_epsilon": 1e-5,
+    },
 }
 """By `model_type`."""
 _SIZES = (

@@ -72,11 +72,16 @@ def _activation(config: Config, family: str) -> Activation:
 
 
 def _dense(config: Config, family: str, index: int) -> bool:
+    kinds = entries(config, "mlp_layer_types")
+    if index < len(kinds):
+        return bool(kinds[index] == "dense")
     if index < count(config, "first_k_dense_replace"):
         return True
     if family == "gemma4_text":
         return not config.get("enable_moe_block")
     if family == "llama4_text":
+        if config.get("moe_layers") is not None:
+            return index not in entries(config, "moe_layers")
         return (index + 1) % (count(config, "interleave_moe_layer_step") or 1) != 0
     if family.startswith("qwen"):
         only_dense = index in entries(config, "mlp_only_layers")

@@ -9,10 +9,15 @@ from headway.arithmetic.layers import ShapeError
 
 FULL, WINDOW, CHUNKED, LINEAR = "full_attention", "sliding_attention", "chunked_attention", "linear_attention"
 COMPRESSED_SPARSE, COMPRESSED = "compressed_sparse_attention", "heavily_compressed_attention"
+INDEXED = "indexed_attention"
 KNOWN = (FULL, WINDOW, CHUNKED, LINEAR, COMPRESSED_SPARSE, COMPRESSED)
+INDEXED_FAMILIES = ("deepseek_v32", "glm_moe_dsa")
+"""Whose every layer reads what an indexer chooses, whether the file names its layers so or not."""
 MAX_LAYERS = 10_000
 _COMPRESS_RATIOS = {0: WINDOW, 4: COMPRESSED_SPARSE, 128: COMPRESSED}
 _BLOCKS = {"M": "mamba", "E": "moe", "*": "attention", "-": "mlp"}
+_SAME_BLOCKS = {LINEAR: "mamba", FULL: "attention"}
+"""What transformers 5 calls them."""
 
 
 def layer_types(config: Config, family: str) -> list[str]:
@@ -22,6 +27,10 @@ def layer_types(config: Config, family: str) -> list[str]:
     total = num_layers(config)
     given = config.get("layer_types")
     types = _list("layer_types", given, total) if given is not None else _derived(config, family, total)
+    if family in INDEXED_FAMILIES:
+        types = [FULL if t == INDEXED else t for t in types]
+    if family == "gemma4_text":  # The class makes its last layer a full one.
+        types = [*types[:-1], FULL]
     unknown = sorted({str(t) for t in types} - set(KNOWN))
     if unknown:
         raise ShapeError(f"layer_types {unknown[0]!r} is not supported; supported: {', '.join(KNOWN)}")
@@ -42,19 +51,30 @@ def _derived(config: Config, family: str, total: int) -> list[str]:
     if family == "gemma3_text":
         pattern = count(config, "sliding_window_pattern") or 6
         return [WINDOW if (i + 1) % pattern else FULL for i in every]
+    if family == "gemma4_text":
+        return [WINDOW if (i + 1) % 6 else FULL for i in every]
     if family == "llama4_text":
-        return [CHUNKED if (i + 1) % 4 else FULL for i in every]
+        return _chunked(config, total)
     if family in ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"):
         interval = count(config, "full_attention_interval") or 4
         return [LINEAR if (i + 1) % interval else FULL for i in every]
     if family == "kimi_linear":
-        full = entries(section(config, "linear_attn_config"), "full_attn_layers")
+        linear = section(config, "linear_attn_config")
+        full = entries(linear, "full_attn_layers") if linear else [i + 1 for i in every if i and i % 4 == 0]
         return [FULL if i + 1 in full else LINEAR for i in every]
     if family in ("minimax_m1", "minimax_text_01"):
         return [FULL if kind == 1 else LINEAR for kind in _list("attn_type_list", config.get("attn_type_list"), total)]
     if family == "deepseek_v4":
         return [_compressed(r) for r in _list("compress_ratios", config.get("compress_ratios"), total)]
     return [_windowed(config, family, i) for i in every]
+
+
+def _chunked(config: Config, total: int) -> list[str]:
+    """Llama 4: layers that rotate attend in chunks, unless there are none."""
+    rotated = entries(config, "no_rope_layers")
+    interval = count(config, "no_rope_layer_interval") or 4
+    rotated = _list("no_rope_layers", rotated, total) if rotated else [(i + 1) % interval for i in range(total)]
+    return [CHUNKED if each and config.get("attention_chunk_size") else FULL for each in rotated]
 
 
 def _windowed(config: Config, family: str, index: int) -> str:
@@ -72,13 +92,14 @@ def _compressed(ratio: Any) -> str:
 
 
 def _blocks(config: Config) -> list[str]:
-    named = entries(config, "layers_block_type")
+    named = entries(config, "layers_block_type") or entries(config, "layer_types")
     if not named:
         pattern = config.get("hybrid_override_pattern")
         if not isinstance(pattern, str) or not pattern:
             raise ShapeError(f"hybrid_override_pattern must be a string of M, E, * and -, not {pattern!r}")
         named = [_BLOCKS.get(letter, letter) for letter in pattern]
     blocks = _list("layers_block_type", named, min(len(named), MAX_LAYERS))
+    blocks = [_SAME_BLOCKS.get(str(block), block) for block in blocks]
     unknown = sorted({str(b) for b in blocks} - set(_BLOCKS.values()))
     if unknown or not blocks:
         raise ShapeError(f"hybrid_override_pattern: block {unknown[:1]!r} is not one of M, E, * and -")
