@@ -65,8 +65,8 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.005)
 
 
-def is_stopped(pid: int) -> bool:
-    return "State:\tT" in Path(f"/proc/{pid}/status").read_text()
+def is_in_state(letter: str, pid: int) -> bool:
+    return f"State:\t{letter}" in Path(f"/proc/{pid}/status").read_text()
 
 
 async def test_a_stream_gets_all_tokens_and_a_receipt(start: Start) -> None:
@@ -114,7 +114,7 @@ async def test_a_hanging_engine_is_killed_and_the_streams_go_on(start: Start) ->
     link = await start("--ends-after", "6", "--ends-by", "SIGSTOP", "--once")
     stopped = link.engine_pid
     tasks = [asyncio.create_task(read(link.generate(submit(f"r{i}", 100 + i, max_tokens=60)))) for i in range(5)]
-    await until(lambda: is_stopped(stopped))
+    await until(lambda: is_in_state("T", stopped))
     passing = PassingTime(asyncio.get_running_loop())
     while link.is_ready:
         passing.jump(PATIENCE.stall_s / 10)
@@ -165,6 +165,21 @@ async def test_a_poison_request_that_runs_alone_gets_one_retry(start: Start) -> 
         await read(link.generate(submit("poison", POISON)))
     assert link.restarts_total == 1
     await read(link.generate(submit("good", 100)))
+
+
+async def test_what_an_engine_said_before_it_died_is_heard_though_a_message_to_it_comes_to_nothing(
+    start: Start,
+) -> None:
+    link = await start()
+    pid = link.engine_pid
+    poison = link.generate(submit("poison", POISON))
+    while not is_in_state("Z", pid):
+        time.sleep(0.01)  # nothing is read meanwhile
+    other = link.generate(submit("other", 100))
+    with pytest.raises(EngineFailed):
+        await read(poison)
+    assert link.restarts_total == 1, "the first crash was its own"
+    assert (await read(other))[0] == continuation(100, PROMPT, 20)
 
 
 async def test_three_poison_requests_at_once_take_no_other_with_them(start: Start) -> None:
@@ -520,11 +535,10 @@ async def test_an_engine_whose_parent_is_killed_exits() -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]) as parent:
         engine_pid = int(parent.stdout.readline())
         parent.kill()
-    status = Path(f"/proc/{engine_pid}/status")
 
     def gone() -> bool:
         try:
-            return "State:\tZ" in status.read_text()
+            return is_in_state("Z", engine_pid)
         except OSError:
             return True
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import socket
 import subprocess
@@ -13,6 +14,7 @@ from typing import Any, Self, cast
 from headway.engine.messages import PROTOCOL, Failed, FrameError, Frames, FromEngine, Message, Ready, frame
 
 _WRITE_BUFFER_BYTES = 1024 * 1024
+_READ_BYTES = 256 * 1024
 
 
 class EngineUnusable(Exception):
@@ -106,8 +108,17 @@ class EngineChild(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=_WRITE_BUFFER_BYTES)
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+    def connection_lost(self, exc: Exception | None) -> None:
+        if exc is not None:
+            self._hear_the_rest()
         self.lose(_CLOSED)
+
+    def _hear_the_rest(self) -> None:
+        """A write to an engine that has died fails before what it had said is read."""
+        fd = self._transport.get_extra_info("socket").fileno()
+        with suppress(OSError):
+            while data := os.read(fd, _READ_BYTES):
+                self.data_received(data)
 
     def data_received(self, data: bytes) -> None:
         try:
