@@ -44,6 +44,8 @@ def test_a_llama() -> None:
         ({"per_layer_config": {"full_attention": {}}}, "per_layer_config must have layers' numbers for keys"),
         ({"per_layer_config": {"01": {"head_dim": "x"}}}, "head_dim must be a positive integer, not 'x'"),
         ({"layer_types": ["indexed_attention"] * 2}, "layer_types 'indexed_attention' is not supported"),
+        ({"tie_word_embeddings": "false"}, "tie_word_embeddings must be true or false, not 'false'"),
+        ({"attention_bias": 1}, "attention_bias must be true or false, not 1"),
         ({"model_type": "gpt5"}, "model_type 'gpt5' is not supported; supported: llama"),
         ({"hidden_size": None}, "hidden_size must be a positive integer, not None"),
         ({"hidden_size": "64"}, "hidden_size must be a positive integer"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.arithmetic.hf_keys import Config, count, entries, named, number, positive, section
+from headway.arithmetic.hf_keys import Config, count, entries, flag, named, number, positive, section
 from headway.arithmetic.hf_layer_types import (
     CHUNKED,
     COMPRESSED,
@@ -55,13 +55,13 @@ def _grouped(config: Config, family: str, layer_type: str, index: int, rope: Rop
     kv_heads = count(config, "num_key_value_heads") or heads
     head_dim = count(config, "head_dim") or _even_share(positive(config, "hidden_size"), heads)
     if global_layer and "per_layer_config" not in config:
-        if config.get("attention_k_eq_v"):
+        if flag(config, "attention_k_eq_v"):
             kv_heads = count(config, "num_global_key_value_heads") or kv_heads
         head_dim = count(config, "global_head_dim") or _GLOBAL_HEAD_DIM
     if heads % kv_heads:
         raise ShapeError(f"num_attention_heads {heads} is not a multiple of num_key_value_heads {kv_heads}")
     kind, window = _reach(config, layer_type)
-    bias = bool(config.get("attention_bias", False))
+    bias = flag(config, "attention_bias")
     wide = config.get("qk_norm_type") == "per_layer"
     return Attention(
         kind=kind,
@@ -72,10 +72,10 @@ def _grouped(config: Config, family: str, layer_type: str, index: int, rope: Rop
         window=window,
         qkv_bias=bias or family == "qwen2",
         output_bias=bias and family not in _QKV_BIAS_ONLY,
-        qk_norm=family in _QK_NORM or (family != "llama4_text" and bool(config.get("use_qk_norm"))),
+        qk_norm=family in _QK_NORM or (family != "llama4_text" and flag(config, "use_qk_norm")),
         wide_qk_norm=wide,
-        shared_kv=global_layer and bool(config.get("attention_k_eq_v")),
-        output_gate=bool(config.get("attn_output_gate", family in _OUTPUT_GATE)),
+        shared_kv=global_layer and flag(config, "attention_k_eq_v"),
+        output_gate=flag(config, "attn_output_gate", family in _OUTPUT_GATE),
         sinks=family == "gpt_oss",
         sparse=_block_sparse(config, index),
     )
@@ -90,7 +90,7 @@ def _even_share(hidden: int, heads: int) -> int:
 def _latent(config: Config, family: str, index: int, rope: Rope) -> Attention:
     heads = positive(config, "num_attention_heads")
     rope_dim, nope_dim = positive(config, "qk_rope_head_dim"), positive(config, "qk_nope_head_dim")
-    bias = bool(config.get("attention_bias", False))
+    bias = flag(config, "attention_bias")
     return Attention(
         kind="latent",
         num_heads=heads,
@@ -98,7 +98,7 @@ def _latent(config: Config, family: str, index: int, rope: Rope) -> Attention:
         head_dim=rope_dim + nope_dim,
         rope=rope,
         output_bias=bias,
-        output_gate=family == "kimi_linear" and bool(config.get("mla_use_output_gate")),
+        output_gate=family == "kimi_linear" and flag(config, "mla_use_output_gate"),
         query_rank=count(config, "q_lora_rank"),
         latent=Latent(positive(config, "kv_lora_rank"), rope_dim, nope_dim, positive(config, "v_head_dim")),
         sparse=_indexed(config, index) if family in INDEXED_FAMILIES else None,
@@ -158,7 +158,7 @@ def _block_sparse(config: Config, index: int) -> Sparse | None:
     """MiniMax-M3: a few blocks of the cache are read, chosen by scores of small index keys."""
     sparse = section(config, "sparse_attention_config")
     layers = entries(sparse, "sparse_attention_freq")
-    if not sparse.get("use_sparse_attention") or (index < len(layers) and not layers[index]):
+    if not flag(sparse, "use_sparse_attention") or (index < len(layers) and not layers[index]):
         return None
     topk = positive(sparse, "sparse_topk_blocks") * positive(sparse, "sparse_block_size")
     return Sparse(topk, positive(sparse, "sparse_num_index_heads"), positive(sparse, "sparse_index_dim"))
@@ -175,7 +175,7 @@ def _state(config: Config, family: str) -> State:
         if not linear and "linear_num_heads" in config:
             linear, keys = config, ("linear_num_heads", "linear_head_dim", "linear_conv_kernel_dim")
         heads, dim, conv = (positive(linear, key) for key in keys)
-        rank = 0 if linear.get("use_full_rank_gate") else dim
+        rank = 0 if flag(linear, "use_full_rank_gate") else dim
         return State(heads, heads, dim, dim, conv, gates=1, decay_rank=dim, gate_rank=rank, delta=True)
     if family.startswith("minimax"):
         heads, dim = positive(config, "num_attention_heads"), positive(config, "head_dim")

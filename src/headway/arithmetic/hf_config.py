@@ -8,7 +8,7 @@ from typing import Any
 from headway.arithmetic.hf_attention import absent, attention
 from headway.arithmetic.hf_defaults import with_defaults
 from headway.arithmetic.hf_feed_forward import block_feed_forward, feed_forward
-from headway.arithmetic.hf_keys import Config, count, number, positive, section
+from headway.arithmetic.hf_keys import Config, count, flag, number, positive, section
 from headway.arithmetic.hf_layer_types import layer_types
 from headway.arithmetic.shape import Layer, ModelShape, ShapeError
 
@@ -63,7 +63,7 @@ def shape_from_config(config: Mapping[str, Any]) -> ModelShape:
         hidden=positive(text, "hidden_size"),
         vocab=positive(text, "vocab_size"),
         layers=tuple(_layer(_of_layer(text, i, own), family, kind, i) for i, kind in enumerate(kinds)),
-        tied_embeddings=bool(text.get("tie_word_embeddings", False)),
+        tied_embeddings=flag(text, "tie_word_embeddings"),
         norm_eps=number(text, "rms_norm_eps", number(text, "layer_norm_epsilon", 1e-6)),
         max_context=count(text, "max_position_embeddings", "model_max_length") or None,
     )

@@ -89,6 +89,10 @@ NESTED: Mapping[str, Mapping[str, Any]] = {
     "mistral": dict(zip(_SIZES, (4096, 32, 32, 14_336, 32_000, 131_072), strict=True)),
     "qwen2": dict(zip(_SIZES, (4096, 32, 32, 22_016, 151_936, 32_768), strict=True)),
     "qwen3": dict(zip(_SIZES, (4096, 32, 32, 22_016, 151_936, 32_768), strict=True)),
+    "qwen3_moe": dict(zip(_SIZES, (2048, 24, 32, 6144, 151_936, 32_768), strict=True))
+    | {"num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 768},
+    "gpt_oss": dict(zip(_SIZES, (2880, 36, 64, 2880, 201_088, 131_072), strict=True))
+    | {"num_local_experts": 128, "num_experts_per_tok": 4},
     "gemma2": dict(zip(_SIZES, (2304, 26, 8, 9216, 256_000, 8192), strict=True)),
     "gemma3_text": dict(zip(_SIZES, (2304, 26, 8, 9216, 262_208, 131_072), strict=True)),
     "gemma4_text": dict(zip(_SIZES, (2304, 30, 8, 9216, 262_144, 131_072), strict=True))

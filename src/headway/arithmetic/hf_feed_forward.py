@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.arithmetic.hf_keys import Config, count, entries, named, positive
+from headway.arithmetic.hf_keys import Config, count, entries, flag, named, positive
 from headway.arithmetic.layers import Activation, Experts, FeedForward, ShapeError
 
 _ACTIVATIONS: dict[str, Activation] = {
@@ -40,7 +40,7 @@ _ROUTED = (
 def feed_forward(config: Config, family: str, index: int) -> FeedForward:
     """Raises ShapeError naming the key."""
     activation = _activation(config, family)
-    bias = bool(config.get("mlp_bias", False))
+    bias = flag(config, "mlp_bias")
     if family not in _ROUTED or _dense(config, family, index):
         return FeedForward(_dense_width(config, family), activation, bias)
     experts = _experts(config, family)
@@ -50,7 +50,7 @@ def feed_forward(config: Config, family: str, index: int) -> FeedForward:
 def block_feed_forward(config: Config, block: str) -> FeedForward:
     """Of a `nemotron_h` block, which has a mixer or a feed-forward but not both."""
     activation = _activation(config, "nemotron_h")
-    bias = bool(config.get("mlp_bias", False))
+    bias = flag(config, "mlp_bias")
     if block == "mlp":
         return FeedForward(positive(config, "intermediate_size"), activation, bias, gated=False)
     if block != "moe":
@@ -78,7 +78,7 @@ def _dense(config: Config, family: str, index: int) -> bool:
     if index < count(config, "first_k_dense_replace"):
         return True
     if family == "gemma4_text":
-        return not config.get("enable_moe_block")
+        return not flag(config, "enable_moe_block")
     if family == "llama4_text":
         if config.get("moe_layers") is not None:
             return index not in entries(config, "moe_layers")

@@ -29,6 +29,14 @@ def count(config: Config, *keys: str) -> int:
     return positive(config, *present) if present else 0
 
 
+def flag(config: Config, key: str, default: bool = False) -> bool:
+    """False where it is null."""
+    value = config.get(key, default)
+    if value is not None and not isinstance(value, bool):
+        raise ShapeError(f"{key} must be true or false, not {value!r}")
+    return bool(value)
+
+
 def number(config: Config, key: str, default: float) -> float:
     value = config.get(key)
     if value is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headway.arithmetic.hf_keys import Config, count, entries, positive, section
+from headway.arithmetic.hf_keys import Config, count, entries, flag, positive, section
 from headway.arithmetic.layers import ShapeError
 
 FULL, WINDOW, CHUNKED, LINEAR = "full_attention", "sliding_attention", "chunked_attention", "linear_attention"
@@ -79,7 +79,7 @@ def _chunked(config: Config, total: int) -> list[str]:
 
 def _windowed(config: Config, family: str, index: int) -> str:
     if family.startswith("qwen"):
-        windowed = bool(config.get("use_sliding_window")) and index >= count(config, "max_window_layers")
+        windowed = flag(config, "use_sliding_window") and index >= count(config, "max_window_layers")
     else:
         windowed = family in ("mistral", "mixtral")
     return WINDOW if windowed and config.get("sliding_window") else FULL
