@@ -49,6 +49,22 @@ def step_s(start: int, count: int) -> float:
     return float(calibrated_cost(work, shape, machine_system("m", m), coefficients(machine_fit(m))).step_s)
 
 
+def test_models_and_step_times_are_those_of_all_pools(path: str) -> None:
+    """Which need not be those of the main options."""
+    pools = (f"system={path}", "system=hgx-h100,calibrated=vllm", "system=hgx-h100,model=qwen3-8b")
+    found = answer("simulate", *ONE, *(word for pool in pools for word in ("--pool", pool)))
+    assert found["model"] == "Small, llama-3.1-8b, qwen3-8b"
+    measured, *others = found["cost_model"].split(" and ")
+    assert measured.startswith("measured on")
+    assert others == ["calibrated to vllm", "floor"]
+
+
+def test_fewer_blocks_have_a_shorter_context(path: str) -> None:
+    assert answer("simulate", "--system", path, "--num-blocks", "20", *ONE)["finished"] == 1
+    refused = called("simulate", "--system", path, "--num-blocks", "20", "--context", "8192", *ONE)
+    assert "--context must be at most the 320 tokens" in refused.output
+
+
 def test_one_request_takes_the_steps_of_the_fit(path: str) -> None:
     found = answer("simulate", "--system", path, *ONE)
     decodes = [step_s(start, 1) for start in range(100, 120)]

@@ -21,7 +21,7 @@ from headway.cli.replica_options import cut_of, feed_forward_of, replica_options
 from headway.cli.simulate_chart import drawing
 from headway.cli.simulate_checks import FIELDS, MAX_BLOCKS, check_blocks, check_options, check_replay
 from headway.cli.simulate_faults import fault_options, faults_of, random_faults_of
-from headway.cli.simulate_machine import cost_model
+from headway.cli.simulate_machine import described_models
 from headway.cli.simulate_pools import described_fleet, handover_of, pool_options, with_machines
 from headway.cli.simulate_regions import region_options, regions_of
 from headway.cli.simulate_what_if import fork, replay_options
@@ -200,10 +200,9 @@ def described(options: dict[str, Any], setup: Setup, workload: Workload) -> dict
     is_closed = options["concurrency"] is not None
     return {
         "workload": workload.name,
-        "model": options["model"],
+        **described_models(options, setup),
         **described_fleet(setup),
         "router": setup.router,
-        "cost_model": cost_model(options, setup),
         "seed": options["seed"],
         "concurrency": options["concurrency"],
         "rate_per_s": None if is_closed else options["rate"] or choice.default_rate_per_s,

@@ -22,18 +22,33 @@ def with_machine(options: dict[str, Any]) -> dict[str, Any]:
         raise CatalogError(f"--calibrated does not go with {options['system']}, which has a fit of its own")
     machine = read_machine(Path(options["system"]))
     given: frozenset[str] = options["given"]
-    own = {"weights": machine.number_format, "kv": machine.number_format} | _served(machine, given)
+    number_format = machine.number_format
+    own = {"weights": number_format, "kv": number_format} | _served(machine, given, options["num_blocks"])
     if "model" not in given:
         own |= {"model": machine.model, "config": machine.config}
     return options | {"machine": machine} | {name: value for name, value in own.items() if name not in given}
 
 
-def _served(machine: MachineFile, given: frozenset[str]) -> dict[str, Any]:
-    """A step's limits hold for any model there; the number of blocks and the context for this one as stored."""
+def described_models(options: Mapping[str, Any], setup: Setup) -> Mapping[str, str]:
+    """The models of a result and where its step times come from, of all pools."""
+    pools = options["pools"] or (options,)
+    times = (cost_model(pool, each) for pool, each in zip(pools, setup.all_pools, strict=True))
+    return {
+        "model": ", ".join(dict.fromkeys(pool["model"] for pool in pools)),
+        "cost_model": " and ".join(dict.fromkeys(times)),
+    }
+
+
+def _served(machine: MachineFile, given: frozenset[str], num_blocks: int | None) -> dict[str, Any]:
+    """A step's limits hold for any model there; the number of blocks and the context for this one as stored. The
+    context is one that `num_blocks` have room for, where they were asked for.
+    """
     served = machine.served
     own = {"block_size": served.block_size, "max_running": served.max_running, "chunk": served.max_step_tokens}
     if given.isdisjoint(("model", "weights", "kv", "block_size")):
-        own |= {"num_blocks": served.num_blocks, "context": served.max_context}
+        blocks = num_blocks or served.num_blocks
+        context = min(served.max_context, blocks * served.block_size)
+        own |= {"num_blocks": served.num_blocks, "context": context}
     return own
 
 
