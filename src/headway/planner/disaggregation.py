@@ -23,7 +23,8 @@ FORMULAS = (
     "transfer = latency + KV of the prompt, of one chip / its link; layer by layer only the last layer's part is seen",
     "prefill chips for each decode chip = chip-seconds of a prompt / chip-seconds of its decode steps",
     "mixed: each step carries its decodes and batch x new tokens / output tokens of prompts (chunked prefill)",
-    "in turns: time between tokens = step + batch x prompt's time / output tokens (prompts in steps of their own)",
+    "in turns: time between tokens = step + batch x prompt's time / groups and stages / output (prompts in steps "
+    "of their own)",
     "tokens/s a chip (split) = batch / step / (decode chips + prefill chips that keep it fed)",
 )
 ASSUMPTIONS = (
@@ -118,10 +119,10 @@ def _point(prefills: Deployment, decodes: Deployment, work: Workload, speed: flo
         compute_s = decodes.floor(rows).compute_s + decodes.floor(chunks).compute_s
         return np.asarray(np.maximum(np.maximum(both.memory_s, both.network_s), compute_s))
 
-    prompt_s = decodes.prefill_s(work.new, work.cached)
+    each_s = decodes.prompt(work.new, work.cached).each_s
 
     def in_turns_s(batch: Ints) -> FloatArray:
-        return np.asarray(alone_s(batch) + batch * prompt_s / work.output)
+        return np.asarray(alone_s(batch) + batch * each_s / work.output)
 
     split = _largest(alone_s, speed, most)
     ratio = split_rate = None

@@ -79,8 +79,9 @@ def prefix_report(
     where.check_fits(tokens, 1)
     size = kv_bytes(where.model, tokens, where.precision)
     share = kv_bytes_per_chip(where.model, tokens, 1, where.precision, where.cut)
-    recompute_s = where.prefill_s(tokens)
-    cost = None if usd_per_chip_hour is None else recompute_s * where.cut.stage_chips * usd_per_chip_hour / 3600
+    prompt = where.prompt(tokens)
+    recompute_s, chip_s = prompt.alone_s, prompt.together_s * where.cut.chips
+    cost = None if usd_per_chip_hour is None else chip_s * usd_per_chip_hour / 3600
     known = reaches(where.system, tiers, usd_per_chip_hour, life_years)
     copies = share / fullest_stage(where.model, where.cut) * where.cut.tensor * where.cut.context
     choices = tuple(_choice(reach, copies if reach.by_chip else size, share, recompute_s, cost) for reach in known)

@@ -26,6 +26,9 @@ class PromptCost:
     """What each takes of the replica where others come before and after: every group of sequences and every pipeline
     stage has one of its own.
     """
+    together_s: float
+    """The same without what rides in other steps: a step of prompts alone, one for each group, at once in every stage.
+    """
     busy_s: FloatArray
     """[4] how long of `each_s` each of BOUNDS is busy, where the prompt rides in a step that reads the weights anyway.
     """
@@ -36,7 +39,7 @@ def floor_prompt(work: StepWork, system: System, cut: Parallelism, mfu: float) -
     cost = floor_cost(work, system, cut.chips)
     alone_s, several_s = cost.step_s.tolist()
     each = 1 / (mfu * cut.data * cut.pipeline)
-    return PromptCost(alone_s / mfu, several_s * each, cost.busy_s[:, 1] * _NOT_MEMORY * each)
+    return PromptCost(alone_s / mfu, several_s * each, several_s * each, cost.busy_s[:, 1] * _NOT_MEMORY * each)
 
 
 def fitted_prompt(
@@ -49,5 +52,8 @@ def fitted_prompt(
     alone, several = (calibrated_cost(work, shape, system, each, cut) for each in (own, riding))
     each = serving.prompt_factor / (cut.data * cut.pipeline)
     return PromptCost(
-        float(alone.step_s[0]) * serving.prompt_factor, float(several.step_s[1]) * each, several.busy_s[:, 1] * each
+        float(alone.step_s[0]) * serving.prompt_factor,
+        float(several.step_s[1]) * each,
+        float(alone.step_s[1]) * each,
+        several.busy_s[:, 1] * each,
     )

@@ -6,23 +6,23 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from headway.arithmetic.attends import spans
-from headway.arithmetic.step_shape import decode
 from headway.planner.deployment import Deployment
 from headway.planner.price import Workload
+from headway.planner.prompts import PromptCost
 from headway.planner.receipt import energy_receipt
 from headway.planner.uncertain import uncertain_figures
 
 ASSUMPTIONS = (
-    "the prompt is computed alone in one step, then every decode step carries `batch` sequences as long as this one",
+    "the prompt is computed in a step of its own, then `batch` sequences as long as this one decode together",
     "a decode step's time, energy and money are shared evenly by its batch",
     "energy: every chip at its full power throughout; wall: times the overhead for cooling, conversion and hosts",
-    "with pipeline stages, every stage always has another such step to work on",
+    "every group of sequences and pipeline stage has a prompt like it, or its part of the batch, at the same time",
     "no queue, no network to the user",
 )
 FORMULAS = (
-    "energy in the chips = (prompt's step + decode steps / batch) x chips x power; at the wall: x overhead",
-    "rent = (prompt's step + decode steps / batch) x chips x USD a chip-hour / 3600",
+    "chip-seconds = (prompt's step / groups and stages + decode steps / batch) x chips",
+    "energy in the chips = chip-seconds x power; at the wall: x overhead",
+    "rent = chip-seconds x USD a chip-hour / 3600",
     "electricity = Wh at the wall / 1000 x USD a kWh",
 )
 
@@ -73,13 +73,13 @@ def request_receipt(
     """Raises ShapeError for what does not fit."""
     where.check_fits(work.prompt + work.output, work.batch)
     # The prompt's step draws the first token; each later one is a step of its own.
-    shape = decode(spans(where.model), work.batch, work.prompt + np.arange(1, work.output))
+    shape = where.decode_shape(work.batch, work.prompt + np.arange(1, work.output))
     floor_s, engine = float(where.floor(shape).step_s.sum()), where.engine(shape)
-    floor_prefill_s = replace(where, fitted=None, mfu=None).prefill_s(work.new, work.cached)
+    at_floor = replace(where, fitted=None, mfu=None).prompt(work.new, work.cached)
     calibrated = None
     if engine is not None:
-        prefill_s = where.prefill_s(work.new, work.cached)
-        calibrated = _cost(where, work, prefill_s, float(engine.step_s.sum()), overhead, usd_per_kwh)
+        prompt = where.prompt(work.new, work.cached)
+        calibrated = _cost(where, work, prompt, float(engine.step_s.sum()), overhead, usd_per_kwh)
     return RequestReceipt(
         where.name,
         where.system.name,
@@ -92,7 +92,7 @@ def request_receipt(
         overhead,
         where.system.chip.tdp_w,
         where.system.chip.rent_usd_per_hour,
-        _cost(where, work, floor_prefill_s, floor_s, overhead, usd_per_kwh),
+        _cost(where, work, at_floor, floor_s, overhead, usd_per_kwh),
         calibrated,
         where.fitted.median_error if where.fitted else None,
         uncertain_figures(where.system),
@@ -100,17 +100,15 @@ def request_receipt(
 
 
 def _cost(
-    where: Deployment, work: Workload, prefill_s: float, decode_s: float, overhead: float, usd_per_kwh: float
+    where: Deployment, work: Workload, prompt: PromptCost, decode_s: float, overhead: float, usd_per_kwh: float
 ) -> RequestCost:
     power_w, hourly = where.system.chip.tdp_w, where.system.chip.rent_usd_per_hour
-    # With stages, the chips work on as many other steps at the same time: each step has a stage's worth of them.
-    chips = where.cut.stage_chips
-    shared_s = prefill_s + decode_s / work.batch
+    prefill_chip_s, decode_chip_s = (s * where.cut.chips for s in (prompt.together_s, decode_s / work.batch))
     energy = None
     if power_w is not None:
-        energy = energy_receipt(prefill_s * chips * power_w, decode_s / work.batch * chips * power_w, overhead)
+        energy = energy_receipt(prefill_chip_s * power_w, decode_chip_s * power_w, overhead)
     return RequestCost(
-        prefill_s=prefill_s,
+        prefill_s=prompt.alone_s,
         decode_s=decode_s,
         tpot_s=decode_s / (work.output - 1) if work.output > 1 else 0.0,
         prefill_j=energy.prefill_j if energy else None,
@@ -120,5 +118,5 @@ def _cost(
         wall_wh=energy.wall_wh if energy else None,
         j_per_output_token=energy.chip_j / work.output if energy else None,
         electricity_usd=energy.wall_wh / 1e3 * usd_per_kwh if energy else None,
-        usd=None if hourly is None else shared_s * chips * hourly / 3600,
+        usd=None if hourly is None else (prefill_chip_s + decode_chip_s) * hourly / 3600,
     )

@@ -1,0 +1,73 @@
+"""Where two questions overlap they give the same answer, however the model is cut."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from headway.planner.decoding import decode_report
+from headway.planner.deployment import Deployment
+from headway.planner.disaggregation import disaggregation_report
+from headway.planner.journey import journey_report
+from headway.planner.prefix import prefix_report
+from headway.planner.price import Owner, Workload, price_report
+from headway.planner.request import request_receipt
+from tests.arithmetic.models import catalog
+from tests.planner.deployments import deployed
+
+WORK = Workload(8191, 0, 2, 32)
+"""One decode step of 32 sequences of 8,192 tokens."""
+CUTS = [
+    ("llama-3.1-70b", {"tensor": 8}),
+    ("llama-3.1-70b", {"tensor": 2, "pipeline": 4}),
+    ("llama-3.1-70b", {"tensor": 4, "data": 2}),
+    ("qwen3-30b-a3b", {"data": 8, "expert": 8}),
+    ("qwen3-30b-a3b", {"tensor": 2, "data": 2, "expert": 2, "pipeline": 2}),
+]
+
+
+def at_floor(name: str, cut: dict[str, int]) -> Deployment:
+    return deployed(name, mfu=1.0, **cut)
+
+
+@pytest.mark.parametrize("fitted", [False, True])
+@pytest.mark.parametrize(("name", "cut"), CUTS)
+def test_a_request_sees_the_steps_of_decode(name: str, cut: dict[str, int], fitted: bool) -> None:
+    where = deployed(name, fitted=fitted, **cut)
+    point = decode_report(where, [32], [8192]).points[0]
+    receipt = request_receipt(where, WORK)
+    assert receipt.floor.tpot_s == pytest.approx(point.step_s)
+    assert journey_report(where, WORK, 0.1, 0.5).tpot_s == pytest.approx(point.engine_step_s or point.step_s)
+    if fitted:
+        assert receipt.calibrated is not None
+        assert receipt.calibrated.tpot_s == pytest.approx(point.engine_step_s)
+
+
+@pytest.mark.parametrize(("name", "cut"), CUTS)
+def test_a_receipt_and_a_price_count_the_same_chip_seconds(name: str, cut: dict[str, int]) -> None:
+    where = at_floor(name, cut)
+    cost, price = request_receipt(where, WORK).floor, price_report(where, WORK, Owner(3.0, 1.0, None, 0, 1.0), None)
+    power_w = where.system.chip.tdp_w
+    assert power_w is not None
+    assert cost.prefill_j == pytest.approx(price.prefill_chip_s * power_w)
+    assert cost.decode_j == pytest.approx(price.decode_chip_s * power_w)
+    prefix = prefix_report(where, catalog().tiers, 8191, 3.0, 4.0)
+    assert prefix.recompute_usd == pytest.approx(price.prefill_chip_s * 3.0 / 3600)
+
+
+def test_groups_of_a_dense_model_are_replicas() -> None:
+    """Each has a request like it: what one costs is what it costs alone."""
+    alone = request_receipt(deployed("llama-3.1-8b", fitted=True, tensor=1), replace(WORK, batch=4))
+    eight = request_receipt(deployed("llama-3.1-8b", fitted=True, data=8), WORK)
+    assert eight.floor == alone.floor
+    assert eight.calibrated == alone.calibrated
+
+
+def test_groups_compute_their_prompts_side_by_side() -> None:
+    one, four = deployed("llama-3.1-8b", tensor=1), deployed("llama-3.1-8b", data=4)
+    work = Workload(8192, 0, 512, 8)
+    speed = [20.0]
+    alone, together = (disaggregation_report(where, where, work, speed).points[0] for where in (one, four))
+    assert alone.in_turns_tokens_per_s_per_chip is not None
+    assert together.in_turns_tokens_per_s_per_chip == pytest.approx(alone.in_turns_tokens_per_s_per_chip, rel=0.02)
