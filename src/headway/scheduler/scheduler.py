@@ -67,6 +67,7 @@ class Scheduler:
         self._sequences: dict[str, Sequence] = {}
         self._ended: list[Finished] = []
         self._num_arrived = 0
+        self._now_ns = 0
         self._num_steps = 0
         self._preemptions = 0
         self._tokens_computed = 0
@@ -287,8 +288,10 @@ class Scheduler:
                 )
 
     def _pass_time(self, now_ns: int) -> None:
-        self._cache.at(now_ns)
-        self._transfers.tiers.at(now_ns)
+        if now_ns > self._now_ns:
+            self._now_ns = now_ns
+            self._cache.at(now_ns)
+            self._transfers.tiers.at(now_ns)
 
     def _pass_deadlines(self, now_ns: int) -> None:
         for sequence in self._queue.expired(now_ns):
