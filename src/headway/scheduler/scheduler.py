@@ -246,9 +246,9 @@ class Scheduler:
         return decodes.joined(commit_rows(running.rows, plan, outcome, plain))
 
     def _note_first_tokens(self, committed: Committed, now_ns: int) -> None:
-        for sequence in committed.perhaps_first:
-            if sequence.first_token_ns is None:
-                sequence.first_token_ns = now_ns
+        for row in committed.others:
+            if row.sequence.first_token_ns is None:
+                row.sequence.first_token_ns = now_ns
 
     def _publish(self, slots: Ints) -> None:
         """Makes blocks that these rows have completed findable and wakes those who wait for them."""
