@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from msgspec.structs import replace
+import msgspec
 
 from headway.cli.preconditions import ReadIf, refuse_unread
 from headway.cli.quantities import NamedPath, Number, Seconds
@@ -276,7 +276,7 @@ def _in_options(message: str) -> str:
 def _one_by_one(sessions: Any) -> Iterator[Session]:
     """Sessions of a trace without the times at which they began."""
     for session in sessions:
-        yield (replace(session[0], arrival_s=0.0, gap_s=0.0), *session[1:])
+        yield (msgspec.structs.replace(session[0], arrival_s=0.0, gap_s=0.0), *session[1:])
 
 
 def _within(sessions: Any, most: int) -> Iterator[Session]:

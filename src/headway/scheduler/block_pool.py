@@ -52,8 +52,9 @@ class BlockPool:
         elapsed_ns = now_ns - self.now_ns
         if elapsed_ns <= 0:
             return
-        self.held_block_ns += self.num_held * elapsed_ns
-        self.idle_block_ns += self.num_cached * elapsed_ns
+        cached = len(self._cached)
+        self.held_block_ns += (self.num_blocks - len(self._free) - cached) * elapsed_ns
+        self.idle_block_ns += cached * elapsed_ns
         self.now_ns = now_ns
         if self.ttl_ns is not None:
             self._expire(self.ttl_ns)

@@ -51,10 +51,6 @@ class Committed(msgspec.Struct, frozen=True):
         )
 
     @property
-    def perhaps_first(self) -> list[Sequence]:
-        return [row.sequence for row in self.others]
-
-    @property
     def slots(self) -> Ints:
         return np.concatenate([self.decoded_slots, ints(*(row.slot for row in self.others))])
 
@@ -99,10 +95,11 @@ def commit_decodes(rows: Rows, plan: StepPlan, outcome: StepOutcome, num_rows: i
     slots, starts, steps = plan.slots[:num_rows], plan.starts[:num_rows], outcome.steps
     decoded = outcome.token_ids[: steps * num_rows].reshape(steps, num_rows)
     last, latest = starts + steps, decoded[-1]
+    length = last + 1
     rows.committed[slots] = last
     if steps > 1:
         rows.planned[slots] = last
-        rows.known[slots] = last + 1
+        rows.known[slots] = length
     if rows.has_tokens:
         if steps == 1:
             rows.tokens[slots, last] = latest
@@ -115,7 +112,7 @@ def commit_decodes(rows: Rows, plan: StepPlan, outcome: StepOutcome, num_rows: i
         stopped |= np.fromiter(
             (token in more.get(slot, ()) for slot, token in zip(slots.tolist(), latest.tolist(), strict=True)), np.bool_
         )
-    ending = stopped | (last + 1 >= rows.limit[slots])
+    ending = stopped | (length >= rows.limit[slots])
     ended: list[tuple[Sequence, FinishReason]] = [
         (rows.sequence[slots[i]], "stop" if stopped[i] else "length") for i in ending.nonzero()[0].tolist()
     ]

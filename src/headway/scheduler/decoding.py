@@ -79,7 +79,7 @@ class Decoding:
         """A block for each row in `short`; by rank, and by preemption, where there are not enough for all."""
         running, cache = self.running, self.running.cache
         if len(short) <= cache.num_available():
-            cache.grow_by_one(running.rows, short)
+            cache.grow_rows(running.rows, short, running.rows.capacity[short] + 1)
             return slots, starts
         for sequence in sorted(running.rows.sequence[short].tolist(), key=lambda s: s.rank):
             while not cache.num_available() and sequence.status is Status.RUNNING and not running.has_leaving:
@@ -88,7 +88,7 @@ class Decoding:
                     break
                 self._preempt(victim)
             if sequence.status is Status.RUNNING and cache.num_available():
-                cache.grow_by_one(running.rows, ints(sequence.slot))
+                cache.grow(running.rows, sequence.slot, int(running.rows.capacity[sequence.slot]) + 1)
         keep = running.rows.decoding[slots] & (running.rows.capacity[slots] > starts)
         return slots[keep], starts[keep]
 

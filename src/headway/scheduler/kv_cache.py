@@ -46,7 +46,8 @@ class KVCache:
         self._no_changes = tuple(NO_CHANGE for _ in self.groups)
         self._no_hit = Hit(0, tuple(0 for _ in self.groups), tuple([] for _ in self.groups))
         self._tells_tables = not config.late_blocks
-        self._changes: list[list[tuple[Ints, Ints, Ints]]] = [[] for _ in config.groups]
+        self._changes: list[list[tuple[int, int, list[int]]]] = [[] for _ in config.groups]
+        """By group: slot, first entry, blocks."""
 
     def at(self, now_ns: int) -> None:
         for pool in self.pools:
@@ -135,60 +136,36 @@ class KVCache:
         if blocks:
             rows.tables[g][slot, start : start + len(blocks)] = blocks
             if self._tells_tables:
-                indices = np.arange(start, start + len(blocks))
-                self._changes[g].append((np.full(len(blocks), slot), indices, np.array(blocks, np.int64)))
+                self._changes[g].append((slot, start, blocks))
 
     def grow(self, rows: Rows, slot: int, num_tokens: int) -> None:
         """Blocks for the row's first `num_tokens` positions. The caller has checked that there are enough."""
-        held = int(rows.capacity[slot]) // self.config.block_size
-        entries = self.entries(num_tokens)
-        if entries <= held:
-            return
-        for g, pool in enumerate(self.pools):
-            if self.is_positional[g]:
-                self._enter(rows, g, slot, held, pool.allocate(entries - held))
-        rows.capacity[slot] = entries * self.config.block_size
-
-    def grow_by_one(self, rows: Rows, slots: Ints) -> None:
-        """One more block for each of these rows, in every positional group."""
-        size = self.config.block_size
-        indices = rows.capacity[slots] // size
-        for g, pool in enumerate(self.pools):
-            if self.is_positional[g]:
-                blocks = np.array(pool.allocate(len(slots)), np.int64)
-                rows.tables[g][slots, indices] = blocks
-                if self._tells_tables:
-                    self._changes[g].append((slots, indices, blocks))
-        rows.capacity[slots] += size
+        held = int(rows.capacity[slot])
+        if num_tokens > held:
+            self._grow(rows, slot, held, num_tokens)
 
     def grow_rows(self, rows: Rows, slots: Ints, num_tokens: Ints) -> None:
-        """Blocks for the first `num_tokens[i]` positions of each row. The caller has checked that they are there."""
+        """The same for the first `num_tokens[i]` positions of each row."""
+        held = rows.capacity[slots]
+        short = (num_tokens > held).nonzero()[0]
+        for row in zip(slots[short].tolist(), held[short].tolist(), num_tokens[short].tolist(), strict=True):
+            self._grow(rows, *row)
+
+    def _grow(self, rows: Rows, slot: int, held: int, num_tokens: int) -> None:
         size = self.config.block_size
-        capacity = rows.capacity[slots]
-        short = (num_tokens > capacity).nonzero()[0]
-        for slot, held, wanted in zip(slots[short].tolist(), capacity[short].tolist(), num_tokens[short].tolist()):
-            more = -((held - wanted) // size)
-            for g, pool in enumerate(self.pools):
-                if self.is_positional[g]:
-                    self._enter(rows, g, slot, held // size, pool.allocate(more))
-            rows.capacity[slot] = held + more * size
+        more = self.entries(num_tokens - held)
+        for g, pool in enumerate(self.pools):
+            if self.is_positional[g]:
+                self._enter(rows, g, slot, held // size, pool.allocate(more))
+        rows.capacity[slot] = held + more * size
 
     def take_changes(self) -> tuple[TableChange, ...]:
         """What was entered in the block tables since the last call."""
         if not self._tells_tables:
             return self._no_changes
-        taken = []
-        for g, changes in enumerate(self._changes):
-            if len(changes) == 1:
-                taken.append(TableChange(*changes[0]))
-            elif changes:
-                slots, indices, blocks = (np.concatenate(column) for column in zip(*changes, strict=True))
-                taken.append(TableChange(slots, indices, blocks))
-            else:
-                taken.append(NO_CHANGE)
-            if changes:
-                self._changes[g] = []
-        return tuple(taken)
+        taken = tuple(_table_change(changes) for changes in self._changes)
+        self._changes = [[] for _ in self.groups]
+        return taken
 
     def held(self, rows: Rows, slot: int) -> list[list[int]]:
         """The blocks that the row holds, by group, in order."""
@@ -263,7 +240,19 @@ class KVCache:
 
     def num_available(self) -> int:
         """Entries that every positional group can still give."""
-        return min((pool.num_available for pool in self._positional), default=1 << 62)
+        return min([pool.num_available for pool in self._positional], default=1 << 62)
 
     def num_states_available(self) -> int:
-        return min((pool.num_available for pool in self._states), default=1 << 62)
+        return min([pool.num_available for pool in self._states], default=1 << 62)
+
+
+def _table_change(changes: list[tuple[int, int, list[int]]]) -> TableChange:
+    if not changes:
+        return NO_CHANGE
+    slots, firsts, blocks = zip(*changes, strict=True)
+    lengths = np.array([len(of_row) for of_row in blocks])
+    entered = np.concatenate(blocks)
+    # Entries of a row count on from its first one.
+    begins = np.cumsum(lengths) - lengths
+    indices = np.arange(len(entered)) + np.repeat(np.array(firsts) - begins, lengths)
+    return TableChange(np.repeat(np.array(slots), lengths), indices, entered)

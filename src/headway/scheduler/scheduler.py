@@ -67,6 +67,7 @@ class Scheduler:
         self._sequences: dict[str, Sequence] = {}
         self._ended: list[Finished] = []
         self._num_arrived = 0
+        self._now_ns = 0
         self._num_steps = 0
         self._preemptions = 0
         self._tokens_computed = 0
@@ -245,9 +246,9 @@ class Scheduler:
         return decodes.joined(commit_rows(running.rows, plan, outcome, plain))
 
     def _note_first_tokens(self, committed: Committed, now_ns: int) -> None:
-        for sequence in committed.perhaps_first:
-            if sequence.first_token_ns is None:
-                sequence.first_token_ns = now_ns
+        for row in committed.others:
+            if row.sequence.first_token_ns is None:
+                row.sequence.first_token_ns = now_ns
 
     def _publish(self, slots: Ints) -> None:
         """Makes blocks that these rows have completed findable and wakes those who wait for them."""
@@ -287,8 +288,10 @@ class Scheduler:
                 )
 
     def _pass_time(self, now_ns: int) -> None:
-        self._cache.at(now_ns)
-        self._transfers.tiers.at(now_ns)
+        if now_ns > self._now_ns:
+            self._now_ns = now_ns
+            self._cache.at(now_ns)
+            self._transfers.tiers.at(now_ns)
 
     def _pass_deadlines(self, now_ns: int) -> None:
         for sequence in self._queue.expired(now_ns):

@@ -53,7 +53,7 @@ class Sequence(msgspec.Struct, eq=False):
     """Leading blocks that are findable, or that need not be."""
     inherited_priority: int | None = None
     """Best priority among those who wait for its blocks."""
-    waiters: list[tuple[int, Sequence]] = msgspec.field(default_factory=list)
+    waiters: list[tuple[int, Sequence]] = []
     """(number of leading blocks needed, who needs them)."""
     owner: Sequence | None = None
     """Whose blocks it waits for."""

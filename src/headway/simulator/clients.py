@@ -20,7 +20,7 @@ class Client(msgspec.Struct, eq=False):
     keys: BlockKeys
     progress: Progress
     region: str = ""
-    asked: dict[str, int] = msgspec.field(default_factory=dict)
+    asked: dict[str, int] = {}
     """Numbers of the calls that are in progress."""
 
     def following(self, call: Call) -> Call | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import msgspec
 
 from headway.scheduler.receipt import Receipt
@@ -26,7 +24,7 @@ class Course(msgspec.Struct):
     scheduled_ns: int | None = None
     first_token_ns: int | None = None
     tokens_generated: int = 0
-    charges: Counter[int] = msgspec.field(default_factory=Counter)
+    charges: dict[int, int] = {}
     """Nanoseconds of its steps that it pays for, by pool."""
     _sum: Receipt | None = None
 
@@ -37,7 +35,7 @@ class Course(msgspec.Struct):
         if self.first_token_ns is None and part.tokens_generated:
             self.first_token_ns = added_ns + part.ttft_ns
         self.tokens_generated = max(self.tokens_generated, part.tokens_generated)
-        self.charges[pool] += part.device_share_ns + part.host_share_ns
+        self.charges[pool] = self.charges.get(pool, 0) + part.device_share_ns + part.host_share_ns
         before = self._sum
         if before is None:
             self._sum = part

@@ -107,4 +107,4 @@ def workload_of(path: Path, waits_ns: dict[str, int]) -> Workload:
         for session in logged.sessions
         for call in session
     ]
-    return msgspec.structs.replace(logged, sessions=sorted(sessions, key=start_s))
+    return replace(logged, sessions=sorted(sessions, key=start_s))

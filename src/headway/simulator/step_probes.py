@@ -58,7 +58,7 @@ class VaryingOp:
             fixed += self.sampling_bytes
         if self.span < 0:
             return fixed
-        return reads[self.span] * self.read_bytes + writes[self.span] * self.write_bytes + fixed
+        return reads[self.span] * self.read_bytes + (writes[self.span] * self.write_bytes + fixed)
 
 
 def empty_shape(spans: tuple[Span, ...], tokens: Any, **counts: Any) -> StepShape:

@@ -124,7 +124,7 @@ class TabulatedTime(ABC):
         if self._overlaps:
             device_s = larger(larger(compute_s, memory_s), network_s)
         else:
-            device_s = busy_s + network_s + self._launch_s
+            device_s = busy_s + (network_s + self._launch_s)
         if self._beside:
             device_s = self._beside * (np.hypot(device_s, gap_s) - gap_s) + (1 - self._beside) * device_s
         return device_s, gap_s, (compute_s, memory_s, network_s, self._launch_s + gap_s)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import msgspec
-from msgspec.structs import replace
 
 
 class WorkloadError(ValueError):
@@ -51,7 +51,8 @@ Session = Sequence[Call]
 """Never empty. The first call has an `arrival_s`; a later one that has none waits for calls before it."""
 
 
-class Workload(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Workload:
     """Sessions in order of the first call's arrival. `sessions` may be lazy, and then can be read once only."""
 
     name: str
@@ -132,4 +133,7 @@ def faster(workload: Workload, factor: float) -> Workload:
 
 
 def _faster(session: Session, factor: float) -> Session:
-    return [call if call.arrival_s is None else replace(call, arrival_s=call.arrival_s / factor) for call in session]
+    return [
+        call if call.arrival_s is None else msgspec.structs.replace(call, arrival_s=call.arrival_s / factor)
+        for call in session
+    ]

@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 
-from msgspec.structs import replace
+import msgspec
 
 from headway.workload.call import Call, Session, Workload, WorkloadError
 from headway.workload.lines import read_lines, where
@@ -74,14 +75,14 @@ def _placed(sessions: Iterable[Session], week: Week) -> Iterator[Session]:
         first = session[0]
         # Rounding must not put one session before the other.
         now_s = last_s = max(last_s, week.lasts_s(0.0, first.arrival_s or 0.0))
-        calls = [replace(first, arrival_s=now_s)]
+        calls = [msgspec.structs.replace(first, arrival_s=now_s)]
         for before, call in zip(_of_main_agent(session), session[1:], strict=False):
             if call.agent:
                 calls.append(call)
                 continue
             gap_s = week.lasts_s(now_s + CALL_S, call.gap_s) if call.turn != before.turn else call.gap_s
             now_s += CALL_S + gap_s
-            calls.append(replace(call, gap_s=gap_s))
+            calls.append(msgspec.structs.replace(call, gap_s=gap_s))
         yield calls
 
 
