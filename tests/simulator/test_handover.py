@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from headway.cli.simulate import simulate
 from headway.scheduler.config import CacheGroup
+from headway.simulator.faults import Fault
 from headway.simulator.fleet import Fleet, FleetConfig
 from headway.simulator.handover import Parcel, Port
 from headway.simulator.pools import Pool
@@ -260,6 +261,20 @@ def test_the_picture_shows_the_hand_over_from_its_first_layer_on(tmp_path: Path)
     assert (spans["load from handover", "b"], spans["load from handover", "e"]) == (0.5, pytest.approx(8.8))
     phases = [spans[name, end] for name in ("prefill", "hand-over", "decode") for end in "be"]
     assert phases == pytest.approx([0, 2, 2, 8.8, 8.8, 10.8])
+
+
+def test_what_broke_off_before_it_went_out_is_no_time_in_the_picture(tmp_path: Path) -> None:
+    """The second hand-over waits for the first when the link fails."""
+    path = tmp_path / "t.json"
+    fleet = replace(split(Port(0.1e6), time=FLAT), faults=(Fault("handover", 0.006, 1.0),))
+    with TraceFile(path, 1000) as file:
+        out = TraceOut(file)
+        Fleet(fleet, out.recorded, out).run(lone((0, 33, 3), (0, 33, 3)))
+    events = [e for e in json.loads(path.read_bytes())["traceEvents"] if e.get("cat") == "transfer"]
+    ends = {e["id"]: e["ts"] for e in events if e["ph"] == "e"}
+    begins = {e["id"]: e["ts"] for e in events if e["ph"] == "b"}
+    assert sorted(ends[id] - begins[id] > 0 for id in begins) == [False, True]
+    assert all(ends[id] == 6000 and begins[id] <= 6000 for id in begins)
 
 
 def test_text_tells_what_was_received() -> None:

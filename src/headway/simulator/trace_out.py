@@ -59,7 +59,8 @@ class TraceOut:
         if transfer not in seen.transfers:
             return
         name, blocks, planned_ns = seen.transfers.pop(transfer)
-        begin_ns = planned_ns if began_ns is None else began_ns
+        # What broke off while the link carried others never began.
+        begin_ns = min(now_ns, planned_ns if began_ns is None else began_ns)
         own = self._track(seen, "transfer")
         args = {"args": {"blocks": blocks, "ok": ok}}
         self._file.add(now_ns, _begin(own, name, begin_ns) | args, _end(own, name, now_ns))
