@@ -14,15 +14,17 @@ from headway.scheduler.commit import Committed, OutcomeError, check_outcome, com
 from headway.scheduler.config import SchedulerConfig
 from headway.scheduler.contract import Ints, StepOutcome, StepPlan, WakeAt
 from headway.scheduler.decoding import Decoding
+from headway.scheduler.endings import Endings
 from headway.scheduler.facts import AnswerKeys, Fact
 from headway.scheduler.kv_cache import KVCache
 from headway.scheduler.laws import check_laws
 from headway.scheduler.memory_use import MemoryUse, memory_use
 from headway.scheduler.prompts import Prompts
-from headway.scheduler.refusal import Invalid, NeverFits
+from headway.scheduler.refusal import Invalid
 from headway.scheduler.request import FinishReason, Request
+from headway.scheduler.request_check import check_request
 from headway.scheduler.running import InFlight, Running
-from headway.scheduler.sequence import QUEUED, Finished, Sequence, Status
+from headway.scheduler.sequence import Finished, Sequence, Status
 from headway.scheduler.tiers import Tiers
 from headway.scheduler.transfers import Transfers
 from headway.scheduler.waiting import WaitingQueue
@@ -61,15 +63,13 @@ class Scheduler:
         self._running = Running(config, self._cache, self._claims, hasher)
         self._transfers = Transfers(self._cache, Tiers(config.tiers), config.transfer_timeout_ns)
         self._admission = Admission(config, self._queue, self._running, self._claims, self._transfers)
-        self._decoding = Decoding(config, self._running, self._preempt)
-        self._prompts = Prompts(config, self._running, self._admission, self._preempt)
+        self._endings = Endings(config, self._queue, self._running, self._claims, self._transfers, self._sessions)
+        self._decoding = Decoding(config, self._running, self._endings.preempt)
+        self._prompts = Prompts(config, self._running, self._admission, self._endings.preempt)
         self._assembly = Assembly(config, self._running, self._queue, self._transfers)
-        self._sequences: dict[str, Sequence] = {}
-        self._ended: list[Finished] = []
         self._num_arrived = 0
         self._now_ns = 0
         self._num_steps = 0
-        self._preemptions = 0
         self._tokens_computed = 0
         self._drafts = 0
         self._drafts_accepted = 0
@@ -78,7 +78,9 @@ class Scheduler:
 
     def add(self, request: Request, now_ns: int) -> None:
         """Queues a request. Raises Refusal: NeverFits, QueueFull or Invalid."""
-        self._check(request)
+        if request.id in self._endings.alive:
+            raise Invalid(f"id: a request {request.id!r} is in progress already")
+        check_request(request, self.config, self._cache)
         self._queue.check_room(request.num_tokens)
         tokens = request.tokens.astype(np.int32) if request.tokens is not None else np.zeros(0, np.int32)
         keys: list[bytes] = []
@@ -88,7 +90,7 @@ class Scheduler:
                 keys = self._sessions.keys_for(tokens, request.salt, request.session)
         sequence = Sequence(request, self._num_arrived, now_ns, tokens, request.num_tokens, keys)
         self._num_arrived += 1
-        self._sequences[request.id] = sequence
+        self._endings.alive[request.id] = sequence
         self._queue.enter(sequence)
 
     def cancel(self, request_id: str, now_ns: int) -> bool:
@@ -97,10 +99,10 @@ class Scheduler:
 
     def finish(self, request_id: str, reason: FinishReason, now_ns: int) -> bool:
         """An ending decided outside, such as a stop string. False if there is no such request (any more)."""
-        sequence = self._sequences.get(request_id)
+        sequence = self._endings.alive.get(request_id)
         if sequence is None or sequence.status is Status.ENDING:
             return False
-        self._end(sequence, reason, now_ns)
+        self._endings.end(sequence, reason, now_ns)
         return True
 
     def arrived(self, transfer: int, ok: bool, now_ns: int) -> None:
@@ -108,15 +110,14 @@ class Scheduler:
         self._pass_time(now_ns)
         sequence = self._transfers.arrived(transfer, ok)
         if sequence is not None:
-            self._requeue(self._claims.lapse(sequence))
-            self._queue.requeue(sequence)
+            self._endings.loaded(sequence)
 
     def tell(self, fact: Fact) -> None:
         """Facts about ended requests and unknown keys change nothing."""
         if not isinstance(fact, AnswerKeys):
             self._transfers.tell(fact)
             return
-        sequence = self._sequences.get(fact.request_id)
+        sequence = self._endings.alive.get(fact.request_id)
         if sequence is not None and self.config.prefix_caching and not self.config.token_ids:
             sequence.keys = [*sequence.keys, *fact.keys[len(sequence.keys) :]]
 
@@ -125,7 +126,7 @@ class Scheduler:
     def plan(self, now_ns: int) -> StepPlan | WakeAt | None:
         """The next step; or when to ask again; or None: nothing to do until an event comes."""
         self._pass_time(now_ns)
-        self._pass_deadlines(now_ns)
+        self._endings.pass_deadlines(now_ns)
         number = self._num_steps
         self._prompts.yield_to_priority(number, now_ns)
         decodes = self._decoding.rows(number)
@@ -156,15 +157,13 @@ class Scheduler:
         self._cache.drop_behind_windows(running.rows, plan.slots)
         for sequence, reason in committed.ended:
             sequence.last_token_ns = now_ns
-            self._end(sequence, reason, now_ns)
-        for sequence in running.left():
-            self._after_leaving(sequence, now_ns)
+            self._endings.end(sequence, reason, now_ns)
+        self._endings.committed(now_ns)
         return committed
 
     def take_ended(self) -> list[Finished]:
         """Requests that ended since the last call."""
-        ended, self._ended = self._ended, []
-        return ended
+        return self._endings.take()
 
     def stats(self) -> SchedulerStats:
         pool = self._cache.pools[0]
@@ -176,7 +175,7 @@ class Scheduler:
             blocks_total=pool.num_blocks,
             tier_blocks=self._transfers.tiers.num_cached,
             steps_total=self._num_steps,
-            preemptions_total=self._preemptions,
+            preemptions_total=self._endings.preemptions,
             prefix_queries_total=self._admission.prefix_queries,
             prefix_hits_total=self._admission.prefix_hits,
             tokens_computed_total=self._tokens_computed,
@@ -198,11 +197,11 @@ class Scheduler:
     @property
     def is_idle(self) -> bool:
         """No request lives and no plan is in flight."""
-        return not self._sequences and not self._running.in_flight
+        return not self._endings.alive and not self._running.in_flight
 
     def check(self) -> None:
         """Raises AssertionError where a law of the brain is broken; costs time in proportion to the blocks."""
-        check_laws(self._running, self._queue, self._claims, self._transfers, self._sequences)
+        check_laws(self._running, self._queue, self._claims, self._transfers, self._endings.alive)
 
     # Deciding
 
@@ -261,90 +260,12 @@ class Scheduler:
             start = sequence.published
             if done > start and sequence.status is not Status.ENDING:
                 self._cache.publish(rows, sequence, done)
-                self._requeue(self._claims.published(sequence, start, done))
+                self._endings.requeue(self._claims.published(sequence, start, done))
 
-    # Coming and going
-
-    def _check(self, request: Request) -> None:
-        if request.id in self._sequences:
-            raise Invalid(f"id: a request {request.id!r} is in progress already")
-        if not 1 <= request.num_prompt_tokens <= request.num_tokens:
-            raise Invalid(f"prompt: at least 1 token is needed, not {request.num_prompt_tokens}")
-        if request.max_tokens < 0:
-            raise Invalid(f"max_tokens: at least 0, not {request.max_tokens}")
-        if request.num_tokens >= request.limit and request.max_tokens:
-            raise Invalid(f"max_tokens: all {request.max_tokens} tokens were generated already")
-        if self.config.token_ids and request.tokens is None:
-            raise Invalid("prompt: token ids are needed")
-        if request.limit > self.config.max_context:
-            raise NeverFits(
-                f"{request.limit} tokens (prompt and output) are over the context of {self.config.max_context}"
-            )
-        for group, need in zip(self.config.groups, self._cache.worst_case(request.limit), strict=True):
-            if need > group.num_blocks:
-                raise NeverFits(
-                    f"{request.limit} tokens (prompt and output) need {need} blocks of the {group.kind} cache group, "
-                    f"which has {group.num_blocks}"
-                )
+    # Time
 
     def _pass_time(self, now_ns: int) -> None:
         if now_ns > self._now_ns:
             self._now_ns = now_ns
             self._cache.at(now_ns)
             self._transfers.tiers.at(now_ns)
-
-    def _pass_deadlines(self, now_ns: int) -> None:
-        for sequence in self._queue.expired(now_ns):
-            self._end(sequence, "expired", now_ns)
-        for sequence in self._transfers.timed_out(now_ns):
-            self._requeue(self._claims.lapse(sequence))
-            self._queue.requeue(sequence)
-
-    def _end(self, sequence: Sequence, reason: FinishReason, now_ns: int) -> None:
-        sequence.reason = reason
-        if sequence.status in QUEUED:
-            self._dequeue(sequence)
-            self._finished(sequence, now_ns)
-            return
-        if sequence.status is Status.PREEMPTING:
-            sequence.status = Status.ENDING
-            return
-        self._requeue(self._claims.lapse(sequence))
-        if self._running.leave(sequence, Status.ENDING):
-            self._finished(sequence, now_ns)
-
-    def _dequeue(self, sequence: Sequence) -> None:
-        if sequence.status is Status.PARKED:
-            self._claims.unpark(sequence)
-        if sequence.status is Status.LOADING:
-            self._transfers.abandon(sequence)
-            self._requeue(self._claims.lapse(sequence))
-        sequence.status = Status.ENDED
-        self._queue.leave(sequence)
-
-    def _preempt(self, victim: Sequence) -> None:
-        victim.preemptions += 1
-        self._preemptions += 1
-        self._requeue(self._claims.lapse(victim))
-        if self._running.leave(victim, Status.PREEMPTING):
-            self._queue.enter(victim)
-
-    def _after_leaving(self, sequence: Sequence, now_ns: int) -> None:
-        if sequence.status is Status.PREEMPTING:
-            self._queue.enter(sequence)
-        else:
-            self._finished(sequence, now_ns)
-
-    def _finished(self, sequence: Sequence, now_ns: int) -> None:
-        sequence.status = Status.ENDED
-        request = sequence.request
-        del self._sequences[request.id]
-        self._transfers.saves.ended(sequence.keys[: sequence.published])
-        if request.session is not None and self.config.token_ids and sequence.keys:
-            self._sessions.remember(request.session, request.salt, sequence.tokens, sequence.keys)
-        assert sequence.reason is not None  # noqa: S101 - `_end` sets it
-        self._ended.append(Finished(request.id, sequence.reason, sequence.receipt(now_ns), sequence.error))
-
-    def _requeue(self, sequences: list[Sequence]) -> None:
-        for sequence in sequences:
-            self._queue.requeue(sequence)
