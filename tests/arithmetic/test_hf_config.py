@@ -78,6 +78,10 @@ def test_a_llama() -> None:
         ({"model_type": "gemma4_text", "num_kv_shared_layers": 10}, "num_kv_shared_layers 10 is not supported"),
         ({"model_type": "minimax_m1"}, "attn_type_list must be a list"),
         ({"model_type": "nemotron_h", "hybrid_override_pattern": "MXM"}, "block"),
+        (
+            {"model_type": "nemotron_h", "hybrid_override_pattern": "-E-"},
+            "no block reads other tokens; M or * is needed",
+        ),
         ({"model_type": "deepseek_v4", "compress_ratios": [4, 7]}, "compress_ratios must hold 0, 4 or 128, not 7"),
     ],
 )

@@ -206,6 +206,15 @@ def test_more_micro_batches_hide_hops_until_something_is_always_busy() -> None:
     assert {choice.bound for choice in choices} >= {"hops", "attention"}
 
 
+def test_hops_are_of_layers_that_have_a_feed_forward() -> None:
+    """Blocks of Nemotron have a mixer or a feed-forward, never both."""
+    where = deployed("nemotron-3-super-120b-a12b", "hgx-h200")
+    report = afd_report(where, catalog().system("hgx-h100"), 8, 8, 64, 4096)
+    apart = sum(layer.feed_forward.experts is not None for layer in where.model.layers)
+    assert (apart, len(where.model.layers)) == (40, 88)
+    assert report.choices[0].hops_s == pytest.approx(2 * apart * (5e-6 + report.hop_bytes / (8 * 50e9)))
+
+
 def test_sides_that_do_not_fit() -> None:
     where = deployed("deepseek-v3", "hgx-b200")
     with pytest.raises(ShapeError, match=r"feed-forward needs .* GB on each lp30 .*: \d+ chips would do"):

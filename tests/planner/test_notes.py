@@ -104,3 +104,10 @@ def test_a_search_takes_experts_in_a_format_of_their_own() -> None:
     refused = CliRunner().invoke(plan, ["best", "qwen3-8b", "--slo", "1", "--experts", "mxfp4"])
     assert refused.exit_code == 2
     assert "qwen3-8b has no routed experts" in refused.output
+
+
+def test_a_format_that_a_question_chose_is_the_one_said() -> None:
+    many = ["--attention-chips", "16", "--feed-forward-chips", "2048", "--system", "gb300-nvl72"]
+    lines = said("afd", "deepseek-v3", *many)
+    assert any("they are counted in fp8 all the same" in line for line in lines)
+    assert not any("bf16 all the same" in line for line in lines)

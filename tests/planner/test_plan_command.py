@@ -238,6 +238,17 @@ def test_attention_and_feed_forward_take_a_format_that_both_have() -> None:
     assert alike["weight_format"] == "bf16"
 
 
+def test_what_is_published_of_a_model_is_found_as_the_model_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    by_name, folded = (ask("model", name) for name in ("gpt-oss-120b", "GPT OSS_120b"))
+    assert by_name["published_total_params"] == folded["published_total_params"] > 1e11
+    (tmp_path / "gpt-oss-120b").mkdir()
+    config = {**catalog().config("smollm2-135m")}
+    (tmp_path / "gpt-oss-120b" / "config.json").write_text(json.dumps(config))
+    monkeypatch.chdir(tmp_path)
+    own = ask("model", "gpt-oss-120b")
+    assert (own["published_total_params"], own["source"], own["family"]) == (None, None, "llama")
+
+
 def test_sizes_show_both_kinds_of_prefix() -> None:
     assert size(40 * 2**30) == "42.95 GB (40 GiB)"
     assert size(1000) == "1000 B"

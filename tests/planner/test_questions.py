@@ -94,6 +94,8 @@ def test_a_question(question: str) -> None:
         (["price", "qwen3-8b", "--input-usd", "1"], "--input-usd and --output-usd are needed together"),
         (["price", "qwen3-8b", "--mfu", "0"], "0.0 is not in the range"),
         (["prefix", "qwen3-8b", "--system", "bertha-500-node"], "bertha-500 has no published bf16_flops_per_s"),
+        (["load", "llama-3.1-405b", "--system", "bertha-500-node"], "bertha-500 has no published bf16_flops_per_s"),
+        (["price", "llama-3.1-405b", "--system", "rtx-4090-node", "--tensor", "4"], "needs a scale-out link"),
         (["disaggregate", "qwen3-8b", "--prefill-tensor", "5"], "tensor parallelism 5 does not divide 32 heads"),
         (["disaggregate", "qwen3-8b", "--cached", "8192"], "cached tokens (8192) must be fewer"),
         (["journey", "qwen3-8b", "--output", "2000000"], "output tokens must be between 1 and 1000000, not 2000000"),

@@ -130,6 +130,7 @@ def test_the_best_depth() -> None:
     always = speculation_report(where, [1], 2048, 1.0, 0.0, 8).loads[0]
     assert always.best_drafts == 8
     assert 8 < always.speed_up <= 9
+    assert [load.fits for load in speculation_report(where, [1, 100_000], 2048, 0.7, 0.0, 1).loads] == [True, False]
     loads = speculation_report(where, [1, 16, 64, 256], 2048, 0.7, 0.02, 8).loads
     assert [load.best_drafts for load in loads] == sorted((load.best_drafts for load in loads), reverse=True)
     assert loads[0].best_drafts > loads[-1].best_drafts

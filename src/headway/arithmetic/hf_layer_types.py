@@ -103,6 +103,8 @@ def _blocks(config: Config) -> list[str]:
     unknown = sorted({str(b) for b in blocks} - set(_BLOCKS.values()))
     if unknown or not blocks:
         raise ShapeError(f"hybrid_override_pattern: block {unknown[:1]!r} is not one of M, E, * and -")
+    if not {"mamba", "attention"} & set(blocks):
+        raise ShapeError("hybrid_override_pattern: no block reads other tokens; M or * is needed")
     return blocks
 
 

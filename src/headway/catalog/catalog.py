@@ -68,13 +68,25 @@ class Catalog:
 
     def config(self, name: str) -> dict[str, Any]:
         """Of a model in the catalog, or of a `config.json` (or a directory that holds one) on disk."""
-        path = Path(name).expanduser()
-        file = path / "config.json" if path.is_dir() else path
-        if file.is_file():
+        if (file := _on_disk(name)) is not None:
             return read_config(file)
         if _is_path(name) and folded(name) not in map(folded, self.configs):
-            raise CatalogError(f"{name}: there is no {'config.json in it' if path.is_dir() else 'such file'}")
+            missing = "config.json in it" if Path(name).expanduser().is_dir() else "such file"
+            raise CatalogError(f"{name}: there is no {missing}")
         return read_config(_find(self.configs, name, "model"))
+
+    def published_of(self, name: str) -> Published | None:
+        """None: nothing is, or `config` is of a file on disk."""
+        if _on_disk(name) is not None:
+            return None
+        return next((each for known, each in self.published.items() if folded(known) == folded(name)), None)
+
+
+def _on_disk(name: str) -> Path | None:
+    """The `config.json` that a path names."""
+    path = Path(name).expanduser()
+    file = path / "config.json" if path.is_dir() else path
+    return file if file.is_file() else None
 
 
 def _is_path(name: str) -> bool:

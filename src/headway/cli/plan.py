@@ -72,7 +72,7 @@ def model_question(as_json: bool, **asked: Any) -> None:
 
     with one_line():
         catalog, shape, precision = look_up(**asked)
-        report = model_report(asked["model"], shape, precision, catalog.published.get(asked["model"].lower()))
+        report = model_report(asked["model"], shape, precision, catalog.published_of(asked["model"]))
     show_model(report, as_json)
 
 

@@ -189,20 +189,19 @@ def afd_question(
     """Attention and feed-forward on different chips: hops, micro-batches, pipelining."""
     from dataclasses import replace
 
-    from headway.arithmetic.formats import precision
+    from headway.catalog import load_catalog
     from headway.planner.afd import afd_report, common_format
 
-    kv, experts = asked["kv"], asked["experts"]
     with one_line():
-        catalog, where = taken(asked)
+        catalog = load_catalog(asked["overlays"])
         other = catalog.system(feed_forward_system)
         chosen: tuple[str, ...] = ()
         if "weights" not in given_options():
-            common = common_format(where.system.chip, other.chip)
-            where = replace(where, precision=precision(common, kv, experts))
+            common = asked["weights"] = common_format(catalog.system(asked["system"]).chip, other.chip)
             chosen = (
                 f"weights in {common}, the widest format that both chips have a rate for: --weights says another",
             )
+        _, where = taken(asked)
         report = afd_report(where, other, attention_chips, feed_forward_chips, batch, context)
         report = replace(report, assumptions=(*report.assumptions, *chosen))
     show(report, as_json)

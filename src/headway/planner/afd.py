@@ -13,12 +13,13 @@ from headway.catalog import CatalogError, Chip, System
 from headway.planner.deployment import FLOOR, Deployment
 from headway.planner.fitting import USABLE
 from headway.planner.uncertain import uncertain_figures
-from headway.roofline.split import FEED_FORWARD, MAX_MICRO_BATCHES, hop_link, hops_s, side_time
+from headway.roofline.split import FEED_FORWARD, MAX_MICRO_BATCHES, crossings, hop_link, hops_s, side_time
 
 FORMULAS = (
     "side = sum over its operations of max(FLOPs / peak, bytes / bandwidth) for a micro-batch",
-    "hop = latency + micro-batch x hidden x bytes a value / (the narrower side's links together); two hops a layer",
-    "pass = layers x max(m x attention, m x feed-forward, attention + feed-forward + 2 hops) for m micro-batches",
+    "hop = latency + micro-batch x hidden x bytes a value / (the narrower side's links together)",
+    "pass = layers x max(m x attention, m x feed-forward, attention + feed-forward + 2 hops) for m micro-batches; no "
+    "hops in layers without a feed-forward",
     "one system = layers one after another on the attention's chips, as many as both sides have",
 )
 ASSUMPTIONS = (
@@ -160,7 +161,7 @@ def _choice(
     attention_s = float(side_time(mine, attention.system, False, 1).busy_s)
     feed_s = float(side_time(theirs, feed_forward, True, f).busy_s)
     crossing = part * attention.precision.small.size_bytes(attention.model.hidden)
-    crossed_s = hops_s(hop_link(attention.system, a, feed_forward, f), len(attention.model.layers), crossing)
+    crossed_s = hops_s(hop_link(attention.system, a, feed_forward, f), crossings(attention.model), crossing)
     ways = {"attention": micro * attention_s, "feed-forward": micro * feed_s, "hops": attention_s + feed_s + crossed_s}
     bound = max(ways, key=lambda way: ways[way])
     return MicroBatches(micro, attention_s, feed_s, crossed_s, ways[bound], bound, batch / ways[bound])

@@ -118,7 +118,8 @@ class Deployment:
         return memory_plan(self.model, self.system.chip, context, batch, self.precision, self.cut, USABLE)
 
     def check_fits(self, context: int, batch: int) -> None:
-        """Raises ShapeError that says what would fit."""
+        """Raises ShapeError that says what would fit; CatalogError where a rate or link is unknown: no size helps."""
+        self.floor(self.decode_shape(1, 1))
         plan = self.memory(context, batch)
         if plan.fits:
             return

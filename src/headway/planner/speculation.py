@@ -18,6 +18,7 @@ FORMULAS = (
 ASSUMPTIONS = (
     "each draft is accepted with the same chance whatever came before; the first refusal ends the step's gain",
     "a draft token costs the share given of a plain decode step (0 for prompt lookup)",
+    "a load that does not fit in memory: its times are what they would be if it did",
     "verified tokens of one sequence are routed to experts as unrelated tokens would be",
 )
 
@@ -37,6 +38,7 @@ class Load:
     speed_up: float
     interactivity_tokens_per_s: float
     tokens_per_s_per_chip: float
+    fits: bool
     depths: tuple[Depth, ...]
 
 
@@ -90,4 +92,5 @@ def _load(where: Deployment, batch: int, context: int, acceptance: float, draft_
         depths.append(Depth(drafts, gain, step_s, gain * plain / step_s))
     best = max(depths, key=lambda depth: (depth.speed_up, -depth.drafts))
     speed = best.tokens_per_step / best.step_s
-    return Load(batch, best.drafts, best.speed_up, speed, speed * batch / where.cut.chips, tuple(depths))
+    rate, fits = speed * batch / where.cut.chips, where.memory(context, batch).fits
+    return Load(batch, best.drafts, best.speed_up, speed, rate, fits, tuple(depths))

@@ -8,7 +8,7 @@ import numpy as np
 
 from headway.arithmetic.experts import FloatArray
 from headway.arithmetic.matrices import Part
-from headway.arithmetic.shape import ShapeError
+from headway.arithmetic.shape import ModelShape, ShapeError
 from headway.arithmetic.work import Op, StepWork
 from headway.catalog import Link, System
 from headway.roofline.floor import rate_flops_per_s
@@ -55,6 +55,11 @@ def _link(system: System) -> Link:
     if link is None:
         raise ShapeError(f"{system.name} has no link in the catalog: give scaleout_bytes_per_s in a systems.csv")
     return link
+
+
+def crossings(model: ModelShape) -> int:
+    """Layers that have a feed-forward: there and back in each."""
+    return sum(1 for layer in model.layers if layer.feed_forward.inner or layer.feed_forward.experts)
 
 
 def hops_s(link: Link, layers: int, size_bytes: float) -> float:
