@@ -48,7 +48,9 @@ def drive(workload: Workload, server: Server, pace: Pace | None = None, stop_at_
 
         load = Load(workload, pace or Pace(), lambda call: ENDPOINT.body(call.id, call.num_output_tokens), send)
         stop = asyncio.Event()
-        if stop_at_s is not None:
+        if stop_at_s == 0:
+            stop.set()
+        elif stop_at_s is not None:
             asyncio.get_running_loop().call_later(stop_at_s, stop.set)
         await load.run(stop)
         asking.close()

@@ -13,11 +13,13 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
 from headway.bench.results import read_records, read_run
 from headway.cli.bench import bench, report
+from headway.cli.bench_key import api_key
 from headway.cli.one_line import OneLineGroup
 from tests.bench.live import OVERHEAD, Behave, live, obliging, silent
 from tests.bench.scripted import event
@@ -132,6 +134,7 @@ def test_interrupting_keeps_what_is_done(tmp_path: Path) -> None:
         (["h", "--concurrency", "1", "--rate", "2"], 2, "--rate"),
         (["h", "--concurrency", "none"], 2, "--concurrency"),
         (["h", "--concurrency", "0"], 2, "--concurrency"),
+        (["h", "--concurrency", "2.5"], 2, "must be a whole number"),
         (["h", "--rate", "nan"], 2, "--rate"),
         (["h", "--rate", "1,1"], 2, "--rate"),
         (["h", "--slo", "fast"], 2, "ttft=2s"),
@@ -152,6 +155,20 @@ def test_a_mistake_is_one_line(tmp_path: Path, arguments: list[str], exit_code: 
     assert result.stderr.startswith("headway: ")
     assert names in result.stderr
     assert not (tmp_path / "r").exists()
+
+
+@pytest.mark.parametrize("name", ["HEADWAY_API_KEY", "OPENAI_API_KEY"])
+@pytest.mark.parametrize("key", ["k\u00e9y", "a\nb", " a", "\udcff"])
+def test_a_key_that_no_header_can_carry_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, key: str
+) -> None:
+    with pytest.raises(click.UsageError, match=f"^{name}: a key has only ASCII") as refused:
+        api_key({name: key})
+    assert "\n" not in str(refused.value)
+    assert api_key({"HEADWAY_API_KEY": "", "OPENAI_API_KEY": "k-1"}) == "k-1"
+    monkeypatch.setenv("HEADWAY_API_KEY", "k\u00e9y")
+    result = headway("bench", "h", "--out", tmp_path / "r")
+    assert (result.exit_code, result.stderr.count("\n"), (tmp_path / "r").exists()) == (2, 1, False)
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from headway.bench.probe import only_model, overhead
 from headway.bench.tokens import ServerTokenizer, TokenizerError
 from headway.bench.words import WORDS
 from tests.bench.asking import client
-from tests.bench.scripted import Server, body, text, usage, whole
+from tests.bench.scripted import END, HEAD, Server, body, event, http_chunk, text, usage, whole
 from tests.bench.virtual import run
 
 JSON = "content-type: application/json"
@@ -87,6 +87,29 @@ def test_a_server_without_models_is_one_line(answer: Any) -> None:
         run(only_model(asked(Server([answer]))))
 
 
+@pytest.mark.parametrize("status", [404, 405, 501])
+def test_a_server_that_lists_no_models_is_asked_for_the_one_that_is_named(status: int) -> None:
+    assert run(only_model(asked(Server([whole(status, b"")]), "m"))) == {"id": "m"}
+    with pytest.raises(EndpointError, match=f"models: status {status}; --model NAME"):
+        run(only_model(asked(Server([whole(status, b"")]))))
+    with pytest.raises(EndpointError, match=r"models: status 500$"):
+        run(only_model(asked(Server([whole(500, b"")]), "m")))
+
+
+@pytest.mark.parametrize(
+    ("server", "says"),
+    [
+        (Server([[1e9]]), "no answer in 120 s"),
+        (Server([], connect_s=1e9), "no connection in 10 s"),
+        (Server([whole(200, b'{"data": null}', JSON)]), "it is no list of models"),
+        (Server([whole(200, b"<html>")]), "it is no list of models"),
+    ],
+)
+def test_what_keeps_a_server_from_being_known_is_said(server: Server, says: str) -> None:
+    with pytest.raises(EndpointError, match=f"^http://test:80/v1/models: {says}$"):
+        run(only_model(asked(server)))
+
+
 def test_a_server_with_keys_is_told_apart() -> None:
     with pytest.raises(EndpointError, match=r"status 401 .*set HEADWAY_API_KEY"):
         run(only_model(asked(Server([whole(401, b"{}", JSON)]))))
@@ -111,6 +134,9 @@ def test_the_template_is_measured_and_inexact_words_are_told() -> None:
     assert "256 tokens more" in str(run(overhead(client(template(17, 2)), list(WORDS), 0))[1])
     silent = Server(lambda _: body(text(" a", "length")))
     assert "no usage" in str(run(overhead(client(silent), list(WORDS), 0))[1])
+    endless = Server([[HEAD, http_chunk(event(text(" a", "length"))), END]])
+    with pytest.raises(EndpointError, match=r"cut: ended without \[DONE\] \(--no-done"):
+        run(overhead(client(endless), list(WORDS), 0))
     with pytest.raises(EndpointError, match="http_error: status 500: oops"):
         run(overhead(client(Server([whole(500, b"oops")])), list(WORDS), 0))
 

@@ -130,6 +130,13 @@ def test_a_stop_keeps_what_is_done(concurrency: int | None) -> None:
     assert server.open == 0
 
 
+def test_nothing_is_sent_after_a_stop() -> None:
+    """As when a warm-up was interrupted."""
+    server = Server(lambda _: answer(1.0, []))
+    load = drive(Workload("w", lone([0.0] * 4), concurrency=2), server, stop_at_s=0.0)
+    assert (load.records, server.requests) == ([], [])
+
+
 def test_too_much_in_flight_is_unsent_and_told() -> None:
     server = Server(lambda _: answer(50.0, []))
     load = drive(Workload("w", lone([0.0, 1.0, 2.0])), server, Pace(max_open=2))

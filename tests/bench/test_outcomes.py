@@ -100,6 +100,13 @@ def test_more_text_than_was_asked_for_is_duplicated() -> None:
     assert ask(body(*FOUR, usage(10, 4)), tokens=4, count=40).outcome == "duplicated"
 
 
+def test_usage_of_fewer_tokens_than_chunks_is_not_believed() -> None:
+    chunks = [text(f" w{i}", "length" if i == 11 else None) for i in range(12)]
+    record = ask(body(*chunks, usage(10, 1)), tokens=12)
+    assert (record.outcome, record.output_tokens, record.counted_by) == ("ok", 12, "chunks")
+    assert record.usage_disagrees
+
+
 def test_an_early_stop_is_a_good_answer() -> None:
     assert ask(body(text(" a"), text(" b", "stop"), usage(10, 3)), tokens=100).outcome == "ok"
 

@@ -14,6 +14,7 @@ SPARE_BYTES = 2**20
 BYTES_PER_TOKEN = 8192
 """An answer may have SPARE_BYTES and this for each token asked for: a chunk with log-probabilities is large."""
 MIN_PAIRS = 4
+NO_DONE = "ended without [DONE]"
 _TEXT_FIELDS = ("content", "reasoning_content", "reasoning", "refusal")
 
 
@@ -129,7 +130,7 @@ class Answer:
         if self.finish_reason in ("error", "cancelled", "abort"):
             return "error_in_answer", f"the finish reason is {self.finish_reason!r}"
         if not self.done and needs_done:
-            return "cut", "ended without [DONE]"
+            return "cut", NO_DONE
         if not self.pieces:
             return "empty", "ended properly without text"
         if self._all_twice():

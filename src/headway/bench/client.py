@@ -65,15 +65,29 @@ class Client:
             await asyncio.sleep(wait_s)
 
     async def fetch(self, method: str, path: str, body: bytes = b"") -> bytes:
-        """A whole body from another endpoint of the same server. Raises OSError when there is none with status 200."""
+        """A whole body from another endpoint of the same server. Raises StatusError for any status but 200, and OSError
+        when there is no answer.
+        """
         answer = _Fetch(asyncio.get_running_loop().create_future())
-        async with asyncio.timeout(self.settings.deadlines.connect_s + self.settings.deadlines.silence_s):
-            connection = self._pool.idle() or await self._pool.fresh()
-            connection.send(self.endpoint.head(method, path, body, self._api_key), body, answer)
-            try:
+        connection = self._pool.idle() or await self._fresh()
+        connection.send(self.endpoint.head(method, path, body, self._api_key), body, answer)
+        silence_s = self.settings.deadlines.silence_s
+        try:
+            async with asyncio.timeout(silence_s):
                 return await answer.done
-            finally:
-                self._pool.give_back(connection)
+        except TimeoutError:
+            raise OSError(f"no answer in {silence_s:g} s") from None
+        finally:
+            self._pool.give_back(connection)
+
+    async def _fresh(self) -> Connection:
+        """Raises OSError; TimeoutError past the deadline."""
+        connect_s = self.settings.deadlines.connect_s
+        try:
+            async with asyncio.timeout(connect_s):
+                return await self._pool.fresh()
+        except TimeoutError:
+            raise TimeoutError(f"no connection in {connect_s:g} s") from None
 
     async def _try(self, body: bytes, num_tokens: int) -> tuple[Exchange, float | None, Ended]:
         """A connection that was kept may be closed by the server in the same moment: then once more, on a fresh one."""
@@ -86,10 +100,9 @@ class Client:
         exchange = Exchange(self.settings.needs_done, num_tokens, loop)
         began_s = loop.time()
         try:
-            async with asyncio.timeout(self.settings.deadlines.connect_s):
-                fresh = await self._pool.fresh()
-        except TimeoutError:
-            return exchange, None, Ended("timeout", f"no connection in {self.settings.deadlines.connect_s:g} s")
+            fresh = await self._fresh()
+        except TimeoutError as error:
+            return exchange, None, Ended("timeout", reason(error))
         except OSError as error:
             ours = error.errno in _OUR_LIMITS
             return exchange, None, Ended("unsent" if ours else "unreachable", reason(error))
@@ -193,6 +206,14 @@ class _Watch:
         return min(self._next()[0], self._exchange.loop.time() + self._deadlines.silence_s)
 
 
+class StatusError(OSError):
+    """An answer, but not with status 200."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"status {status}{NEEDS_KEY if status == 401 else ''}")
+        self.status = status
+
+
 @dataclass(slots=True)
 class _Fetch:
     """A whole body of bounded size."""
@@ -208,20 +229,20 @@ class _Fetch:
     def on_body(self, part: bytes) -> None:
         self.body += part
         if len(self.body) > MAX_FETCH_BYTES:
-            self._fail(f"more than {MAX_FETCH_BYTES} bytes")
+            self._fail(OSError(f"more than {MAX_FETCH_BYTES} bytes"))
 
     def on_end(self) -> None:
         if self.status != 200:
-            self._fail(f"status {self.status}{NEEDS_KEY if self.status == 401 else ''}")
+            self._fail(StatusError(self.status))
         elif not self.done.done():
             self.done.set_result(bytes(self.body))
 
     def on_lost(self, why: str) -> None:
-        self._fail(why)
+        self._fail(OSError(why))
 
-    def _fail(self, why: str) -> None:
+    def _fail(self, error: OSError) -> None:
         if not self.done.done():
-            self.done.set_exception(OSError(why))
+            self.done.set_exception(error)
 
 
 NEEDS_KEY = " (the server wants a key, or another: set HEADWAY_API_KEY)"

@@ -37,9 +37,11 @@ def _settle(record: Record) -> None:
 def _disagrees(record: Record, usage: int) -> bool:
     if record.text_tokens is not None:
         return _differ(usage, record.text_tokens)
-    # Without a tokenizer only the impossible is seen: more than was asked for, or tokens than bytes of text. End
-    # tokens have no bytes.
-    return usage > record.asked_output_tokens or usage > len(record.text.encode()) + SLACK_TOKENS or usage == 0
+    # Without a tokenizer only the impossible is seen: more than was asked for, or tokens than bytes of text (end tokens
+    # have none), or fewer than chunks.
+    if usage == 0 or usage > min(record.asked_output_tokens, len(record.text.encode()) + SLACK_TOKENS):
+        return True
+    return record.num_chunks > usage and _differ(usage, record.num_chunks)
 
 
 def _differ(a: int, b: int) -> bool:

@@ -64,6 +64,8 @@ class Load:
     async def run(self, stop: asyncio.Event) -> None:
         """Until all is answered, or `stop` is set: then what is under way is given up. Raises WorkloadError."""
         self.start_s = asyncio.get_running_loop().time()
+        if stop.is_set():
+            return
         closed = self._workload.concurrency is not None
         driving = asyncio.ensure_future(self._closed_loop() if closed else self._open_loop())
         stopping = asyncio.ensure_future(stop.wait())

@@ -31,6 +31,7 @@ from headway.bench.slo import Slo
 from headway.bench.sweep import Point, sweep
 from headway.bench.tokens import LocalTokenizer, ServerTokenizer, Tokenizer, TokenizerError
 from headway.bench.words import WORDS
+from headway.cli.bench_key import api_key
 from headway.cli.bench_progress import Progress
 from headway.cli.one_line import INTERRUPTED
 from headway.cli.preconditions import ReadIf, given_options, refuse_unread
@@ -39,7 +40,6 @@ from headway.report.cases import case_of
 from headway.report.terminal import print_cases
 from headway.workload.call import WorkloadError
 
-_KEYS = ("HEADWAY_API_KEY", "OPENAI_API_KEY")
 MAX_POINTS = 100
 NO_RESULT = 3
 NO_TOKENIZER = "a prompt has a word for each token asked for, and an answer's tokens are as many as the server says"
@@ -112,10 +112,10 @@ async def _measure(
         options["retries"],
         options["done"],
     )
-    api_key = next((key for name in _KEYS if (key := os.environ.get(name))), None)
+    key = api_key(os.environ)
     choice.make(points[0].concurrency, points[0].rate_per_s)  # a mistake in it shows before the server is troubled
     stop = asyncio.Event()
-    client = Client(target, settings, api_key)
+    client = Client(target, settings, key)
     try:
         card = await only_model(client)
         client.endpoint = msgspec.structs.replace(client.endpoint, model=card["id"])
@@ -237,7 +237,8 @@ def _numbers(name: str, text: str, kind: Callable[[str], Any], most: float) -> l
     try:
         values = [kind(part) for part in text.split(",")]
     except ValueError:
-        raise click.UsageError(f"{name}: {text!r} must be a number, or several with commas between") from None
+        what = "a whole number" if kind is int else "a number"
+        raise click.UsageError(f"{name}: {text!r} must be {what}, or several with commas between") from None
     if not all(math.isfinite(value) and 0 < value <= most for value in values):
         raise click.UsageError(f"{name}: each must be above 0 and at most {most:g}, not {text!r}")
     if len(values) > MAX_POINTS or len(set(values)) < len(values):
