@@ -26,7 +26,7 @@ from headway.report.simulated import read_simulated
 from headway.report.tables import Table, error_tables, unlike
 from headway.report.terminal import print_cases
 from tests.bench.asking import ENDPOINT, drive
-from tests.bench.scripted import Server, answer
+from tests.bench.scripted import Script, Server, answer, body, text, usage
 
 MODEL = "smollm2-135m"
 SIX = ("--requests", "6", "--input-tokens", "60", "--output-tokens", "3")
@@ -45,9 +45,12 @@ def chosen(*arguments: str, concurrency: int | None = None) -> WorkloadChoice:
     return found[0]
 
 
-def measured(*arguments: str, concurrency: int = 2, label: str = "mine", **changes: Any) -> Case:
+def measured(
+    *arguments: str, concurrency: int = 2, label: str = "mine", script: Script | None = None, **changes: Any
+) -> Case:
     made = chosen(*SIX, *arguments, concurrency=concurrency)
-    records = drive(made.make(concurrency, None), Server(lambda _: answer(0.5, [0.25, 0.25]))).records
+    replies = Server(lambda _: script or answer(0.5, [0.25, 0.25]))
+    records = drive(made.make(concurrency, None), replies).records
     slo = Slo(ttft_s=2.0)
     run = Run(
         label=label,
@@ -127,6 +130,17 @@ def test_lengths_that_options_do_not_tell_are_seen_in_the_totals(tmp_path: Path)
     table = beside(measured(), simulated(tmp_path, without="workload_options"))
     assert table.warning == ""
     assert "the simulation does not tell arrivals and lengths" in table.note
+
+
+def test_what_is_no_result_gives_no_error(tmp_path: Path) -> None:
+    table = beside(measured(objections=["late"]), simulated(tmp_path))
+    assert table.header[-1] == "difference"
+    assert table.warning == "what was measured is no result; so this is no error of the prediction"
+
+
+def test_answers_that_ended_early_are_other_requests(tmp_path: Path) -> None:
+    early = measured(script=body(text(" a"), text(" b", "stop"), usage(60, 2)))
+    assert "output tokens (measured 12, simulated 18)" in beside(early, simulated(tmp_path)).warning
 
 
 def test_goodput_of_another_slo_is_left_out(tmp_path: Path) -> None:

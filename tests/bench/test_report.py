@@ -16,6 +16,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from rich.console import Console
 
 from headway.bench.record import Record
@@ -145,6 +146,33 @@ def test_tables_hold_the_runs_figures() -> None:
     assert rates["share within the SLO"] == ["1.00", "0"]
 
 
+def test_what_is_no_result_is_never_the_best_nor_on_the_frontier() -> None:
+    slow, fast = measured(ttft_s=3.0, concurrency=1), measured(ttft_s=1.0, concurrency=4)
+    for refused in (False, True):
+        cases = [slow, measured(ttft_s=2.0, concurrency=3), replace(fast, is_result=not refused)]
+        tones = [row[1].tone for row in latency_tables(cases)[0].rows]
+        assert tones == (["", "good", ""] if refused else ["", "", "good"])
+        (output,) = [row for row in rate_table(cases).rows if row[0].text == "output tokens/s"]
+        assert [cell.tone for cell in output[1:]] == tones
+        chart = charts(cases)[0]
+        front = {row["load"] for row in chart.spec["data"]["values"] if row["front"]}
+        assert ("concurrency 4" in front) is not refused
+        assert ("no result" in chart.caption) is refused
+    assert case_of(made_run([], "none", 1)).is_result
+    assert not case_of(structs.replace(made_run([], "none", 1), objections=["late"])).is_result
+
+
+@pytest.mark.parametrize("width", [40, 80, 100])
+def test_rates_of_many_runs_stand_in_several_tables_that_have_room(width: int) -> None:
+    cases = [measured(f"a server of some name {i}", i + 1) for i in range(7)]
+    console = Console(file=StringIO(), width=width, color_system=None)
+    print_cases(cases, console)
+    output = console.file.getvalue()  # type: ignore[attr-defined]
+    rows = [line.split("│")[2:-1] for line in output.splitlines() if line.startswith("│ output tokens/s")]
+    assert len(rows) > 1
+    assert [cell.strip() for row in rows for cell in row] == [number(c.rates["output_tokens_per_s"]) for c in cases]
+
+
 def test_the_terminal_shows_markup_as_it_is() -> None:
     console = Console(file=StringIO(), width=400, color_system=None)
     print_cases([measured("[red]x[/] [/nonsense]"), measured("peer")], console)
@@ -183,7 +211,11 @@ def test_the_simulators_own_result_is_read(tmp_path: Path) -> None:
     assert (case.name, case.outcomes["finished"]) == ("smollm2-135m on 1 x h100-sxm, concurrency 2 (simulated)", 20)
     assert set(case.samples) >= {"ttft_s", "tpot_s", "e2e_s"}
     assert {"ttft_s", "tpot_s", "itl_s", "e2e_s"} <= case.spreads.keys()
-    assert len(error_tables([measured(concurrency=2), case])) == 1
+    (table,) = error_tables([measured(concurrency=2), case])
+    tokens = json.loads(result.stdout)
+    total = (tokens["input_tokens"] + tokens["output_tokens"]) / tokens["duration_s"]
+    (row,) = [row for row in table.rows if row[0].text == "total tokens/s"]
+    assert row[2].text == number(total)
 
 
 def test_a_table_of_simulated_requests_is_a_case(tmp_path: Path) -> None:
@@ -220,6 +252,8 @@ def test_runs_with_one_name_are_told_apart(tmp_path: Path) -> None:
     records = drive(Workload("w", [(Call("0", 10, 4),)], concurrency=1), Server([answer(1.0, [0.1] * 3)])).records
     for name in ("a", "b"):
         write_run(tmp_path / name, made_run(records, "mine", 1), records)
+    with pytest.raises(ResultError, match=r"run\.json: a result of headway bench: name the directory"):
+        read_cases([tmp_path / "a" / "run.json"])
     assert [case.name for case in read_cases([tmp_path])] == ["mine, concurrency 1 #1", "mine, concurrency 1 #2"]
 
 

@@ -149,6 +149,12 @@ def good(records: Sequence[Record]) -> list[Record]:
     return [record for record in records if record.outcome == "ok"]
 
 
+def ended_early(record: Record) -> bool:
+    """A good answer that a stop token ended before the length asked for."""
+    short = record.output_tokens < record.asked_output_tokens
+    return record.outcome == "ok" and record.finish_reason != "length" and short
+
+
 def distributions(records: Sequence[Record]) -> dict[str, Distribution]:
     """Of good answers, by key; those without a sample are left out."""
     answers = good(records)

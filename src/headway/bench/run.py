@@ -28,12 +28,13 @@ from headway.bench.tokens import Tokenizer
 from headway.workload.call import Call, Workload
 
 FORMAT = 1
+KIND: Literal["headway-bench"] = "headway-bench"
 
 
 class Run(msgspec.Struct, kw_only=True):
     """Everything that is needed to repeat a run, and what came out of it. Not in it: keys, prompts, answers."""
 
-    kind: Literal["headway-bench"] = "headway-bench"
+    kind: Literal["headway-bench"] = KIND
     format: int = FORMAT
     label: str
     headway: str = msgspec.field(default_factory=lambda: version("headway"))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from headway.bench.metrics import distributions, good, measured_time_s, prompt_tokens, rates
+from headway.bench.metrics import distributions, ended_early, good, measured_time_s, prompt_tokens, rates
 from headway.bench.outcome import NOT_FAILED
 from headway.bench.quantiles import Distribution, distribution
 from headway.bench.record import Record
@@ -70,7 +70,7 @@ def summarise(records: Sequence[Record], lags_s: Sequence[float], slo: Slo | Non
         loop_lag_s=distribution(np.asarray(lags_s, np.float64)),
         usage_disagrees=sum(record.usage_disagrees for record in answers),
         no_usage=sum(record.usage_output_tokens is None for record in answers),
-        ended_early=sum(r.finish_reason != "length" and r.output_tokens < r.asked_output_tokens for r in answers),
+        ended_early=sum(map(ended_early, answers)),
         wrong_prompt_length=sum(prompt_tokens(record) != record.asked_input_tokens for record in answers),
         counted_by=dict(Counter(record.counted_by for record in answers)),
         retries=sum(record.retries for record in records),

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
+from headway.bench.metrics import ended_early
 from headway.bench.record import Record
 from headway.bench.run import Run
 
 Differences = dict[str, tuple[Any, Any]]
 """By name: here, there."""
+FEW = 0.05
+"""Share of answers that may end before the length that was asked for, and the requests are still the same."""
 LOAD = ("concurrency", "rate_per_s", "speed")
 AS_RECORDED: Mapping[str, Any] = {"speed": 1.0, "think": 1.0, "duration_s": None}
 """What these are where they change nothing."""
@@ -90,8 +93,14 @@ def of_run(run: Run, records: Sequence[Record]) -> Requests:
     totals = {"requests": run.summary.num_requests + run.summary.abandoned_calls}
     if records and not run.summary.abandoned_calls:
         totals["prompt tokens"] = sum(record.asked_input_tokens for record in records)
-        totals["output tokens"] = sum(record.asked_output_tokens for record in records)
+        totals["output tokens"] = sum(map(_output_tokens(records), records))
     return Requests(run.endpoint.model, run.workload | load, totals, is_whole=True)
+
+
+def _output_tokens(records: Sequence[Record]) -> Callable[[Record], int]:
+    """As many as were asked for, unless more than a few answers ended before."""
+    many = sum(map(ended_early, records)) > FEW * len(records)
+    return lambda record: record.output_tokens if many and ended_early(record) else record.asked_output_tokens
 
 
 def of_simulation(summary: Mapping[str, Any], around: Mapping[str, Any], options: Any) -> Requests:

@@ -50,6 +50,8 @@ class Case:
     samples: dict[str, Floats] = field(default_factory=dict)
     records: Sequence[Record] = ()
     outcomes: dict[str, int] = field(default_factory=dict)
+    is_result: bool = True
+    """What is none is shown, and is never the best of several."""
     warnings: tuple[str, ...] = ()
     """Why it is no result, first."""
     notes: tuple[str, ...] = ()
@@ -91,6 +93,7 @@ def case_of(run: Run, records: Sequence[Record] = ()) -> Case:
         samples=_samples(records),
         records=records,
         outcomes=summary.outcomes,
+        is_result=run.is_result,
         warnings=_warnings(run),
         notes=_notes(run),
         facts=_facts(run),

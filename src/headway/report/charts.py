@@ -47,7 +47,8 @@ def frontier(cases: Sequence[Case]) -> Chart | None:
     ]
     if not points:
         return None
-    front = pareto([(x, y) for _, x, y in points])
+    results = [i for i, (case, _, _) in enumerate(points) if case.is_result]
+    front = {results[i] for i in pareto([points[i][1:] for i in results])}
     rows = [
         {
             "run": case.name,
@@ -93,6 +94,8 @@ def frontier(cases: Sequence[Case]) -> Chart | None:
         ],
     )
     caption = "Filled: on the Pareto frontier of all runs shown; no other run is better in both directions."
+    if len(results) < len(points):
+        caption += " Runs that are no result are never on it."
     if not all(row["place"] for row in rows):
         caption += " Points without a label have no room for it."
     return Chart("frontier", "Interactivity against throughput", caption, spec)

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from headway.bench.quantiles import Floats, distribution
 from headway.bench.results import MAX_JSON_BYTES, ResultError
+from headway.bench.run import KIND
 from headway.bench.slo import limits_said
 from headway.report.agreement import of_simulation
 from headway.report.cases import LEVEL_NAMES, Case, Figure
@@ -50,7 +51,10 @@ def read_simulated(path: Path, table: Path | None = None) -> list[Case]:
     """One case a summary; `table`: the requests of the only one. Raises ResultError."""
     if path.suffix == ".parquet":
         return [_from_table(path)]
-    found = _summaries(_decoded(path))
+    data = _decoded(path)
+    if isinstance(data, dict) and data.get("kind") == KIND:
+        raise ResultError(f"{path}: a result of headway bench: name the directory that it lies in")
+    found = _summaries(data)
     if not found:
         raise ResultError(f"{path}: no summary of a simulation in it (one with ttft_s and tpot_s)")
     cases = [_from_summary(path, summary, around) for summary, around in found]
@@ -104,13 +108,21 @@ def _from_summary(path: Path, summary: dict[str, Any], around: dict[str, Any]) -
         load=_load(around),
         kind="simulated",
         spreads={key: spread for key, spread in spreads.items() if spread},
-        rates={ours: float(summary[theirs]) for theirs, ours in _RATES.items() if _is_number(summary.get(theirs))},
+        rates=_rates(summary),
         outcomes=outcomes,
         warnings=("interrupted: what was done by then",) if summary.get("interrupted") is True else (),
         facts={"simulated": ", ".join(f"{name} {value}" for name, value in around.items()) or str(path)},
         requests=of_simulation(summary, around, options),
         slo=None if slo is None else limits_said(slo),
     )
+
+
+def _rates(summary: dict[str, Any]) -> dict[str, float]:
+    rates = {ours: float(summary[theirs]) for theirs, ours in _RATES.items() if _is_number(summary.get(theirs))}
+    time_s, prompts, outputs = (summary.get(name) for name in ("duration_s", "input_tokens", "output_tokens"))
+    if _is_number(time_s) and _is_number(prompts) and _is_number(outputs) and time_s > 0:
+        rates["total_tokens_per_s"] = (prompts + outputs) / time_s
+    return rates
 
 
 def _from_table(path: Path) -> Case:

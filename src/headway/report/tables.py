@@ -9,7 +9,7 @@ from typing import Literal
 from headway.bench.metrics import DISTRIBUTIONS, METRICS, RATES, Metric
 from headway.bench.outcome import MEANING
 from headway.bench.slo import percent
-from headway.report.agreement import LOAD, Differences, said, word
+from headway.report.agreement import LOAD, said, word
 from headway.report.cases import Case, Figure
 
 Tone = Literal["", "good", "bad", "dim"]
@@ -17,7 +17,13 @@ SHOWN = ("mean", "p50", "p90", "p99")
 ERROR_LEVELS = ("mean", "p50", "p99")
 COMPARED = ("ttft_s", "tpot_s", "itl_s", "e2e_s")
 GOODPUT = METRICS["goodput_requests_per_s"]
-COMPARED_RATES = ("requests_per_s", "output_tokens_per_s", "goodput_requests_per_s", "cached_share")
+COMPARED_RATES = (
+    "requests_per_s",
+    "output_tokens_per_s",
+    "total_tokens_per_s",
+    "goodput_requests_per_s",
+    "cached_share",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +82,13 @@ def latency_tables(cases: Sequence[Case]) -> list[Table]:
         rows = [(case, case.spreads[metric.key]) for case in cases if metric.key in case.spreads]
         if rows:
             scale = scale_of(metric, [figure.value for _, spread in rows for figure in spread.values()])
-            best = {level: _best(metric, [spread.get(level) for _, spread in rows]) for level in SHOWN}
+            results = [spread for case, spread in rows if case.is_result]
+            best = {level: _best(metric, [spread.get(level) for spread in results]) for level in SHOWN}
             cells = tuple(
-                (Cell(case.short(cases)), *(_figure(spread.get(level), scale, best[level]) for level in SHOWN))
+                (
+                    Cell(case.short(cases)),
+                    *(_figure(spread.get(level), scale, best[level] if case.is_result else None) for level in SHOWN),
+                )
                 for case, spread in rows
             )
             title = f"{metric.label}, {scale.unit} ({metric.better} is better)"
@@ -95,11 +105,20 @@ def rate_table(cases: Sequence[Case]) -> Table:
         figures = [Figure(case.rates[metric.key]) if metric.key in case.rates else None for case in cases]
         if any(figures):
             scale = scale_of(metric, [])
-            best = _best(metric, figures) if metric.better == "higher" else None
+            results = [figure for case, figure in zip(cases, figures, strict=True) if case.is_result]
+            best = _best(metric, results) if metric.better == "higher" else None
             name = metric.label + (
                 f", {metric.unit}" if metric.unit not in ("", "1/s") and "/s" not in metric.label else ""
             )
-            rows.append((Cell(name), *(_figure(figure, scale, best) for figure in figures)))
+            rows.append(
+                (
+                    Cell(name),
+                    *(
+                        _figure(figure, scale, best if case.is_result else None)
+                        for case, figure in zip(cases, figures, strict=True)
+                    ),
+                )
+            )
     return Table("Rates", ("", *(case.short(cases) for case in cases)), tuple(rows))
 
 
@@ -139,33 +158,33 @@ def pairs(cases: Sequence[Case]) -> list[tuple[Case, Case]]:
 
 
 def _error_table(measured: Case, simulated: Case) -> Table:
-    """Of other requests the figures are not the same ones, and their difference is no error."""
+    """Where other requests were measured, or there is no result, a difference is no error."""
     differences = measured.requests.differ(simulated.requests)
+    doubts = [] if measured.is_result else ["what was measured is no result"]
+    doubts += [f"other requests: {said(differences, 'measured', 'simulated')}"] if differences else []
     rows = []
     for key in COMPARED:
         for level in ERROR_LEVELS:
             ours, theirs = measured.spreads.get(key, {}).get(level), simulated.spreads.get(key, {}).get(level)
             if ours is not None and theirs is not None:
-                rows.append(_error_row(f"{METRICS[key].label} {level}", METRICS[key], ours, theirs.value, differences))
+                rows.append(_error_row(f"{METRICS[key].label} {level}", METRICS[key], ours, theirs.value, doubts))
     same_slo = measured.slo == simulated.slo or simulated.slo is None
     for key in COMPARED_RATES:
         if key in measured.rates and key in simulated.rates and (same_slo or not key.startswith("goodput")):
             ours = Figure(measured.rates[key])
-            rows.append(_error_row(METRICS[key].label, METRICS[key], ours, simulated.rates[key], differences))
+            rows.append(_error_row(METRICS[key].label, METRICS[key], ours, simulated.rates[key], doubts))
     title = f"{measured.name} beside {simulated.name}"
-    what = "difference" if differences else "error"
+    what = "difference" if doubts else "error"
     return Table(
-        title, ("figure", "measured", "simulated", what), tuple(rows), *_remarks(measured, simulated, what, differences)
+        title, ("figure", "measured", "simulated", what), tuple(rows), *_remarks(measured, simulated, what, doubts)
     )
 
 
-def _remarks(measured: Case, simulated: Case, what: str, differences: Differences) -> tuple[str, str]:
+def _remarks(measured: Case, simulated: Case, what: str, doubts: Sequence[str]) -> tuple[str, str]:
     """A note and a warning."""
     note = [f"{what}: (simulated - measured) / measured"]
-    if differences:
-        why = f"other requests: {said(differences, 'measured', 'simulated')}; so this is no error of the prediction"
-    else:
-        why = ""
+    why = "; ".join([*doubts, "so this is no error of the prediction"]) if doubts else ""
+    if not doubts:
         note.append("within: the simulated figure lies in the measured one's 95% interval")
         if untold := simulated.requests.untold():
             note.append(
@@ -191,11 +210,11 @@ def unlike(cases: Sequence[Case]) -> str:
 
 
 def _error_row(
-    name: str, metric: Metric, measured: Figure, simulated: float, differences: Differences
+    name: str, metric: Metric, measured: Figure, simulated: float, doubts: Sequence[str]
 ) -> tuple[Cell, ...]:
     scale = scale_of(metric, [measured.value, simulated])
     error = (simulated - measured.value) / measured.value if measured.value else None
-    inside = measured.holds(simulated) and not differences
+    inside = measured.holds(simulated) and not doubts
     return (
         Cell(f"{name}, {scale.unit}" if scale.unit in ("s", "ms") else name),
         _figure(measured, scale, None),
