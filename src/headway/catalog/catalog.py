@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -71,8 +72,9 @@ class Catalog:
         if (file := _on_disk(name)) is not None:
             return read_config(file)
         if _is_path(name) and folded(name) not in map(folded, self.configs):
-            missing = "config.json in it" if Path(name).expanduser().is_dir() else "such file"
-            raise CatalogError(f"{name}: there is no {missing}")
+            raise CatalogError(
+                f"{name}: there is no {'config.json in it' if os.path.isdir(_path(name)) else 'such file'}"
+            )
         return read_config(_find(self.configs, name, "model"))
 
     def published_of(self, name: str) -> Published | None:
@@ -84,15 +86,20 @@ class Catalog:
 
 def _on_disk(name: str) -> Path | None:
     """The `config.json` that a path names."""
-    path = Path(name).expanduser()
-    file = path / "config.json" if path.is_dir() else path
-    return file if file.is_file() else None
+    path = _path(name)
+    file = path / "config.json" if os.path.isdir(path) else path
+    return file if os.path.isfile(file) else None
+
+
+def _path(name: str) -> Path:
+    """`os.path` takes what cannot be a path, or nobody's home, for something that is not there."""
+    return Path(os.path.expanduser(name))
 
 
 def _is_path(name: str) -> bool:
     """And no model's name on a hub, which has a slash too."""
-    path = Path(name).expanduser()
-    return path.is_dir() or path.is_absolute() or path.suffix == ".json" or name.startswith(".")
+    path = _path(name)
+    return os.path.isdir(path) or path.is_absolute() or path.suffix == ".json" or name.startswith(".")
 
 
 def read_config(file: Traversable) -> dict[str, Any]:
@@ -113,9 +120,16 @@ def load_catalog(overlays: Iterable[Path] = ()) -> Catalog:
     """
     places: list[Traversable] = [files("headway.catalog") / "data"]
     for overlay in overlays:
-        if not overlay.is_dir():
+        if not os.path.isdir(overlay):
             raise CatalogError(f"--catalog {overlay}: there is no such directory")
         places.append(overlay)
+    try:
+        return _loaded(places)
+    except OSError as error:
+        raise CatalogError(f"{error.filename}: {error.strerror}") from None
+
+
+def _loaded(places: list[Traversable]) -> Catalog:
     chips = {name: chip(name, item) for name, item in _items(places, "chips.csv", chips_table.SCHEMA).items()}
     systems = _items(places, "systems.csv", systems_table.SCHEMA)
     prices: dict[str, Price] = {}

@@ -105,7 +105,7 @@ def is_machine_file(name: str) -> bool:
 
 def read_machine(path: Path) -> MachineFile:
     """Raises CatalogError, one line, for what is no such file."""
-    content = read_bounded(path.expanduser(), MAX_BYTES)
+    content = read_bounded(Path(os.path.expanduser(path)), MAX_BYTES)
     try:
         return _DECODERS[path.suffix.lower()](content, type=MachineFile)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:

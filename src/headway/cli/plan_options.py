@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -64,7 +65,7 @@ def distinct(ctx: click.Context, param: click.Parameter, values: tuple[Any, ...]
 
     seen = set()
     for value in values:
-        is_path = isinstance(value, Path) or (isinstance(value, str) and Path(value).exists())
+        is_path = isinstance(value, Path) or (isinstance(value, str) and os.path.exists(value))
         key = Path(value).absolute() if is_path else folded(str(value))
         if key in seen:
             raise click.BadParameter(f"{str(value)!r} is there twice", ctx, param)
