@@ -75,7 +75,7 @@ def test_a_waiter_that_is_cancelled_takes_its_priority_back() -> None:
     drive.step()
     drive.add(sharing("waiter", 2, priority=1))
     drive.step()
-    owner = drive.scheduler._sequences["owner"]
+    owner = drive.scheduler._endings.alive["owner"]
     assert owner.priority == 1
     drive.brain.cancel("waiter", drive.now_ns)
     assert owner.priority == 5
