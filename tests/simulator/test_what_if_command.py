@@ -64,6 +64,14 @@ def test_text(log: str) -> None:
     assert "--with: only with --replay LOG" in alone.output
 
 
+def test_requests_that_get_no_whole_answer_any_more_are_counted(log: str) -> None:
+    found = answer(log, "--with", "blocks=20")
+    assert found["left_out"] > 0
+    assert found["requests"] + found["left_out"] == answer(log, "--with", "chunk=16")["requests"] == 40
+    said = f"left out: {found['left_out']} requests of the log, which would get no whole answer"
+    assert said in called(log, "--with", "blocks=20").output
+
+
 @pytest.mark.parametrize("changes", ["system=h100x8", "system=h100-sxmx8", "system=hgx-h100 x 8"])
 def test_chips_in_number_are_tensor_parallel_and_all_of_them_are_paid(log: str, changes: str) -> None:
     """The issue's example: every part of it counts, and it is what the options of the same names make of it."""

@@ -24,6 +24,8 @@ def show_what_if(found: WhatIf, as_json: bool) -> None:
         return
     changes = ", ".join(f"{name}={value}" for name, value in found.changes.items()) or "other step times"
     click.echo(f"{counted(found.requests, 'request')}, {counted(found.steps, 'step')}; with {changes}")
+    if found.left_out:
+        click.echo(f"  left out: {counted(found.left_out, 'request')} of the log, which would get no whole answer")
     for name, machines in (("simulated", found.simulated_on), ("changed", found.changed_on)):
         if machines:
             click.echo(f"  {name}: {machines}")

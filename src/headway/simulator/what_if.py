@@ -86,6 +86,9 @@ class Run:
 class WhatIf:
     steps: int
     requests: int
+    """That have a whole answer in all three runs."""
+    left_out: int
+    """That have one in the log only: they do not fit, or are cut at a limit."""
     fit_median_error: float
     """Of a step's device time, on the log itself."""
     changes: Mapping[str, str]
@@ -128,7 +131,8 @@ def what_if(
         _run(workload, Pool(1, base, before), "round-robin"),
         _run(workload, Pool(other.num_replicas, config, after), other.router),
     )
-    whole = [id for id, receipt in logged.receipts.items() if receipt.tokens_generated and all(id in r for r in runs)]
+    answered = [id for id, receipt in logged.receipts.items() if receipt.tokens_generated]
+    whole = [id for id in answered if all(id in run for run in runs)]
     if not whole:
         given = ",".join(f"{name}={value}" for name, value in changes.items()) or "other step times"
         raise WorkloadError(f"{path}: with {given} no request gets its whole answer, so there is nothing to compare")
@@ -138,6 +142,7 @@ def what_if(
     return WhatIf(
         steps=len(logged.steps),
         requests=len(whole),
+        left_out=len(answered) - len(whole),
         fit_median_error=recorded.median_error,
         changes=changes,
         simulated_on=was_on.title,
