@@ -146,6 +146,9 @@ def test_interrupting_keeps_what_is_done(tmp_path: Path) -> None:
         (["h", "--agents", "tracelab", "--shared-tokens", "999999"], 2, "--shared-tokens must be"),
         (["h", "--trace", "nowhere.jsonl"], 1, "nowhere.jsonl"),
         (["h", "--duration-s", "0"], 2, "--duration-s"),
+        (["h", "--label", "a\udcff"], 2, "--label: 'a?' has bytes that are not UTF-8"),
+        (["h", '--extra={"a\udcff": 1}'], 2, "--extra: "),
+        (["a..b"], 2, "URL: 'a..b' is not the name of a host"),
     ],
 )
 def test_a_mistake_is_one_line(tmp_path: Path, arguments: list[str], exit_code: int, names: str) -> None:

@@ -29,6 +29,7 @@ JSON = "content-type: application/json"
         ("http://h:1/v1/completions", "http://h:1/v1", "completions"),
         ("http://h:1/v1/chat/completions", "http://h:1/v1", "chat"),
         ("http://[::1]:9", "http://[::1]:9/v1", "chat"),
+        ("http://b\u00fccher.example", "http://xn--bcher-kva.example:80/v1", "chat"),
     ],
 )
 def test_urls(url: str, expected: str, api: str) -> None:
@@ -47,6 +48,8 @@ def test_urls(url: str, expected: str, api: str) -> None:
         "http://h:99999",
         "http://h:x",
         "http://h/a b",
+        "http://a..b",
+        f"http://{'a' * 64}.b",
     ],
 )
 def test_bad_urls_are_one_line(url: str) -> None:

@@ -252,6 +252,10 @@ def test_runs_with_one_name_are_told_apart(tmp_path: Path) -> None:
     records = drive(Workload("w", [(Call("0", 10, 4),)], concurrency=1), Server([answer(1.0, [0.1] * 3)])).records
     for name in ("a", "b"):
         write_run(tmp_path / name, made_run(records, "mine", 1), records)
+    (tmp_path / "b" / "requests.parquet").rename(tmp_path / "kept")
+    with pytest.raises(ResultError, match=r"requests\.parquet: No such file"):
+        read_cases([tmp_path])
+    (tmp_path / "kept").rename(tmp_path / "b" / "requests.parquet")
     with pytest.raises(ResultError, match=r"run\.json: a result of headway bench: name the directory"):
         read_cases([tmp_path / "a" / "run.json"])
     assert [case.name for case in read_cases([tmp_path])] == ["mine, concurrency 1 #1", "mine, concurrency 1 #2"]

@@ -85,6 +85,10 @@ def endpoint(url: str, **options: Any) -> Endpoint:
         raise EndpointError(f"URL: {error}") from None
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise EndpointError(f"URL: it must be http://HOST or https://HOST, not {url!r}")
+    try:
+        host = parts.hostname.encode("idna").decode()
+    except UnicodeError:
+        raise EndpointError(f"URL: {parts.hostname!r} is not the name of a host") from None
     if parts.username or parts.password or parts.query or parts.fragment:
         raise EndpointError("URL: it may hold no user, password, query or fragment; keys go into HEADWAY_API_KEY")
     if any(ord(c) <= 32 or ord(c) > 126 for c in parts.path):
@@ -99,4 +103,4 @@ def endpoint(url: str, **options: Any) -> Endpoint:
     if clash:
         raise EndpointError(f"--extra: {', '.join(sorted(clash))} cannot be set; the benchmark sets it")
     tls = parts.scheme == "https"
-    return Endpoint(host=parts.hostname, port=port or (443 if tls else 80), tls=tls, base_path=path or "/v1", **options)
+    return Endpoint(host=host, port=port or (443 if tls else 80), tls=tls, base_path=path or "/v1", **options)

@@ -59,6 +59,8 @@ def read_records(directory: Path) -> list[Record]:
     try:
         rows = pq.read_table(path, schema=SCHEMA).to_pylist()
         return [msgspec.convert(_unpacked(row), Record) for row in rows]
+    except FileNotFoundError:
+        raise ResultError(f"{path}: No such file or directory") from None
     except OSError as error:
         raise ResultError(f"{path}: {error.strerror or 'not Parquet'}") from None
     except (pa.ArrowException, msgspec.MsgspecError, ValueError) as error:

@@ -7,6 +7,7 @@ import contextlib
 import math
 import os
 import secrets
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -96,7 +97,7 @@ def _show(runs: list[Run], out: Path, as_json: bool) -> None:
             click.echo(f"{runs[-1].label}: {remark}", err=True)
     else:
         print_cases([case_of(run) for run in runs])
-    click.echo(f"Kept in {out}; `headway report {out} --html report.html` draws it.", err=True)
+    click.echo(f"Kept in {out}; `headway report {shlex.quote(str(out))} --html report.html` draws it.", err=True)
 
 
 async def _measure(

@@ -18,12 +18,15 @@ def in_options(message: str, options: Mapping[str, str]) -> str:
 
 
 def _check_values(args: Sequence[str]) -> None:
-    """Raises UsageError for an empty one: it is no name, no number and no path."""
+    """Raises UsageError for an empty one, which is no name, no number and no path, and for what is not text."""
     for before, argument in zip(("", *args), args, strict=False):
         name, equals, value = argument.partition("=")
+        option = name if name.startswith("--") else before if before.startswith("-") else "an argument"
         if not argument or (name.startswith("--") and equals and not value):
-            option = name or (before if before.startswith("-") else "an argument")
             raise click.UsageError(f"{option}: a value is needed, not ''")
+        if any("\ud800" <= letter <= "\udfff" for letter in argument):
+            shown = argument.encode("utf-8", "replace").decode()
+            raise click.UsageError(f"{option}: {shown!r} has bytes that are not UTF-8")
 
 
 class OneLineGroup(click.Group):
