@@ -100,6 +100,8 @@ def test_a_config_on_disk(tmp_path: Path) -> None:
         (["best", "qwen3-8b", "--slo", "1", "--weights", "fp8", "--weights", "fp8"], "'fp8' is there twice"),
         (["decode", "qwen3-8b", "--batch", "4", "--batch", "4"], "'4' is there twice"),
         (["disaggregate", "qwen3-8b", "--slo", "4", "--slo", "4.0"], "'4.0' is there twice"),
+        (["receipt", "qwen3-8b", "--batch", "4", "--batch=8"], "--batch takes one value and is there 2 times"),
+        (["best", "qwen3-8b", "--slo", "1", "--slo", "1", "--slo", "1"], "--slo takes one value and is there 3 times"),
         (["list", "--catalog", "docs", "--catalog", "./docs"], "'docs' is there twice"),
         (["afd", "qwen3-8b", "--engine", "none"], "No such option"),
         (["afd", "qwen3-8b", "--tensor", "2"], "No such option"),

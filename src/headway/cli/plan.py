@@ -10,6 +10,7 @@ import click
 
 from headway.cli import plan_money, plan_moves, plan_steps
 from headway.cli.plan_deployment import a_request, charted, draw, on_a_system, taken, workload
+from headway.cli.plan_group import OnceGroup
 from headway.cli.plan_options import (
     BATCH,
     CATALOG,
@@ -29,7 +30,7 @@ from headway.cli.preconditions import Beside
 from headway.cli.quantities import Number
 
 
-@click.group(no_args_is_help=False, invoke_without_command=True)
+@click.group(cls=OnceGroup, no_args_is_help=False, invoke_without_command=True)
 @click.pass_context
 def plan(context: click.Context) -> None:
     """The arithmetic of inference: memory, roofline, price, energy.
