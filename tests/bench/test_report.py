@@ -203,6 +203,15 @@ def test_a_simulations_quantiles_are_on_the_axes_of_the_measured_cdf(tmp_path: P
     assert [(row["x"], row["y"]) for row in points] == [(1.0, 0.5), (1.2, 0.9)]
 
 
+def test_a_legend_names_what_is_drawn(tmp_path: Path) -> None:
+    legends = [
+        chart.spec["layer"][0]["encoding"]["color"]["legend"]["values"]
+        for chart in charts([*simulated(tmp_path), measured()])
+        if chart.name in ("throughput", "in-flight")
+    ]
+    assert legends == [["mine, concurrency 2"]] * 2
+
+
 def test_the_simulators_own_result_is_read(tmp_path: Path) -> None:
     options = ["--requests", "20", "--concurrency", "2", "--model", "smollm2-135m", "--json"]
     result = CliRunner().invoke(simulate, [*options, "--out", str(tmp_path / "s.parquet")])

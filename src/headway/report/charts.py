@@ -193,10 +193,11 @@ def _timeline(
 ) -> Chart | None:
     if not rows or end_s <= 0:
         return None
+    drawn = list(dict.fromkeys(row["run"] for row in rows))
     encoding = {
         "x": _axis("x", "seconds from the start", zero=True),
         "y": _axis("y", label, zero=True),
-        "color": _colour("run", [case.name for case in cases]),
+        "color": _colour("run", [case.name for case in cases]) | {"legend": {"values": drawn}},
     }
     mark = {"type": "line", "interpolate": "step-after", "strokeWidth": 1.2}
     return Chart(name, title, caption, _spec(rows, [{"mark": mark, "encoding": encoding}]))
