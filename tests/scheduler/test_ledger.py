@@ -17,15 +17,15 @@ totals = st.integers(0, 10**12)
 
 @given(totals, st.lists(st.integers(1, 4096), min_size=1, max_size=40))
 def test_shares_are_the_exact_total_and_each_within_one_of_its_proportion(total: int, weights: list[int]) -> None:
-    shares = share(total, np.array(weights))
+    shares = share(total, np.array(weights), sum(weights))
     assert shares.sum() == total
     assert all(abs(s * sum(weights) - total * w) <= sum(weights) for s, w in zip(shares.tolist(), weights, strict=True))
 
 
 def test_what_is_left_over_goes_to_the_first() -> None:
-    assert share(10, np.array([1, 1, 1])).tolist() == [4, 3, 3]
-    assert share(7, np.array([3, 3, 1])).tolist() == [3, 3, 1]
-    assert share(100, np.array([333, 333, 334])).tolist() == [34, 33, 33]
+    assert share(10, np.array([1, 1, 1]), 3).tolist() == [4, 3, 3]
+    assert share(7, np.array([3, 3, 1]), 7).tolist() == [3, 3, 1]
+    assert share(100, np.array([333, 333, 334]), 1000).tolist() == [34, 33, 33]
 
 
 @pytest.mark.parametrize("depth", [1, 2])

@@ -241,9 +241,10 @@ def test_gaps_are_counted_to_a_64th() -> None:
     import numpy as np
 
     gaps, values = TokenGaps(), np.random.default_rng(0).lognormal(15, 2, 20_000).astype(np.int64) + 1
-    gaps.add(values[:5000])
+    times = np.concatenate([[7], 7 + values.cumsum()])
+    gaps.add(times[:5001])
     rest = TokenGaps()
-    rest.add(values[5000:])
+    rest.add(times[5000:])
     gaps.merge(rest)
     assert gaps.mean_s() == pytest.approx(values.mean() / 1e9)
     for q in (0.01, 0.5, 0.99, 1.0):

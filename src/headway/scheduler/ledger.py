@@ -8,9 +8,9 @@ from headway.scheduler.contract import Ints
 from headway.scheduler.receipt import Receipt
 
 
-def share(total: int, weights: Ints) -> Ints:
+def share(total: int, weights: Ints, weight_sum: int) -> Ints:
     """`total` in proportion to `weights` (all positive), rounded down; what is left goes to the first, one each."""
-    shares: Ints = total * weights // int(weights.sum())
+    shares: Ints = total * weights // weight_sum
     shares[: total - int(shares.sum())] += 1
     return shares
 
@@ -22,10 +22,10 @@ class Ledger:
         self._totals = np.zeros((6, max_running), np.int64)
         self._device_ns, self._host_ns, self._steps, self._computed, self._drafted, self._accepted = self._totals
 
-    def charge(self, slots: Ints, counts: Ints, device_ns: int, host_ns: int) -> None:
-        """Divides a step among rows with `counts` tokens each."""
-        self._device_ns[slots] += share(device_ns, counts)
-        self._host_ns[slots] += share(host_ns, counts)
+    def charge(self, slots: Ints, counts: Ints, num_tokens: int, device_ns: int, host_ns: int) -> None:
+        """Divides a step among rows with `counts` tokens each, `num_tokens` in all."""
+        self._device_ns[slots] += share(device_ns, counts, num_tokens)
+        self._host_ns[slots] += share(host_ns, counts, num_tokens)
         self._steps[slots] += 1
         self._computed[slots] += counts
 

@@ -220,8 +220,9 @@ class Scheduler:
             ledger.charge_decodes(plan.slots, outcome.steps, outcome.device_ns, host_ns)
             self._tokens_computed += len(plan.slots) * outcome.steps
             return
-        ledger.charge(plan.slots, plan.counts, outcome.device_ns, host_ns)
-        self._tokens_computed += int(plan.counts.sum())
+        num_tokens = int(plan.counts.sum())
+        ledger.charge(plan.slots, plan.counts, num_tokens, outcome.device_ns, host_ns)
+        self._tokens_computed += num_tokens
         if outcome.accepted is not None:
             ledger.note_drafts(plan.slots, plan.drafts, plan.slots[plan.samples], outcome.accepted)
             self._drafts += int(plan.drafts.sum())

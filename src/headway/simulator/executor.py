@@ -71,6 +71,8 @@ class ModelledExecutor:
         self._several: Steps | None = None
         self._ends_ns: list[int] | Ints = []
         """When each step of the plan is over, host included."""
+        self._began_ns = 0
+        """When the first of several steps did."""
         self._last_end_ns = _NO_STEP_YET
         self._facts: list[AnswerKeys] = []
         self.gaps = TokenGaps()
@@ -142,7 +144,8 @@ class ModelledExecutor:
         pairs, reads, writes = zip(*sums, strict=True) if sums else ((), (), ())
         self._several = several = self._timer.several(steps, (n, n, n, pairs, reads, writes))
         self._steps = steps
-        self._ends_ns = (several.device_ns + several.host_ns).cumsum() + self._world.now_ns
+        self._began_ns = self._world.now_ns
+        self._ends_ns = (several.device_ns + several.host_ns).cumsum() + self._began_ns
 
     @property
     def done_ns(self) -> int:
@@ -241,16 +244,18 @@ class ModelledExecutor:
             device_ns, host_ns, bound = self._step
             self.bound_ns[bound] += device_ns + host_ns
         else:
-            took_ns = several.device_ns[:steps]
-            device_ns, host_ns = int(took_ns.sum()), several.host_ns * steps
-            bounds = several.bounds
+            took_ns, host_ns, bounds = (
+                int(self._ends_ns[steps - 1]) - self._began_ns,
+                several.host_ns * steps,
+                several.bounds,
+            )
+            device_ns = took_ns - host_ns
             if isinstance(bounds, int):
-                self.bound_ns[bounds] += device_ns + host_ns
+                self.bound_ns[bounds] += took_ns
             else:
-                bounds = bounds[:steps]
+                bounds, each_ns = bounds[:steps], several.device_ns[:steps] + several.host_ns
                 for bound in range(len(BOUNDS)):
-                    mine = bounds == bound
-                    self.bound_ns[bound] += int(took_ns[mine].sum()) + several.host_ns * int(mine.sum())
+                    self.bound_ns[bound] += int(each_ns[bounds == bound].sum())
         self.device_ns += device_ns
         self.host_ns += host_ns
         self.num_steps += steps
@@ -258,7 +263,7 @@ class ModelledExecutor:
 
     def _note_gaps(self, steps: int) -> None:
         """Nearly always, whoever draws has drawn in the step before."""
-        draws, ends, several = self._draws, self._ends_ns, self._several
+        draws, ends = self._draws, self._ends_ns
         first_ns, last_ns = int(ends[0]), self._last_ns[draws]
         unusual = last_ns[last_ns != self._last_end_ns].tolist()
         if len(unusual) < len(draws):
@@ -266,8 +271,8 @@ class ModelledExecutor:
         for ns in unusual:
             if ns != NO_TOKEN_YET:
                 self.gaps.add_one(first_ns - ns, 1)
-        if several is not None and steps > 1:
-            self.gaps.add(several.device_ns[1:steps] + several.host_ns, len(draws))
+        if isinstance(ends, np.ndarray):
+            self.gaps.add(ends[:steps], len(draws))
         self._last_ns[draws] = self._last_end_ns = int(ends[steps - 1])
 
 

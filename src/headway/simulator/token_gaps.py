@@ -19,19 +19,20 @@ class TokenGaps:
         self.num = 0
         self.total_ns = 0
 
-    def add(self, gaps_ns: Ints, times: int = 1) -> None:
-        """Each gap `times` times over."""
-        if not len(gaps_ns):
+    def add(self, times_ns: Ints, rows: int = 1) -> None:
+        """Between tokens at these times, which `rows` rows had each."""
+        if len(times_ns) < 2:
             return
+        gaps_ns = times_ns[1:] - times_ns[:-1]
         least, most = _bucket(int(gaps_ns.min())), _bucket(int(gaps_ns.max()))
         if least == most:
-            self._counts[least] += len(gaps_ns) * times
+            self._counts[least] += len(gaps_ns) * rows
         else:
             mantissa, exponent = np.frexp(gaps_ns.astype(np.float64))
             buckets = exponent.astype(np.int64) * _PARTS + ((mantissa - 0.5) * (2 * _PARTS)).astype(np.int64)
-            self._counts[least : most + 1] += np.bincount(buckets - least, minlength=most + 1 - least) * times
-        self.num += len(gaps_ns) * times
-        self.total_ns += int(gaps_ns.sum()) * times
+            self._counts[least : most + 1] += np.bincount(buckets - least, minlength=most + 1 - least) * rows
+        self.num += len(gaps_ns) * rows
+        self.total_ns += int(times_ns[-1] - times_ns[0]) * rows
 
     def add_one(self, gap_ns: int, times: int) -> None:
         """One gap, `times` times over."""

@@ -184,9 +184,10 @@ class _Replica:
     def _divide(self, column: int, total: int, plan: StepPlan) -> None:
         """By tokens. What is a whole number for each token goes first: total times tokens may be over 64 bits."""
         row, slots, counts = self.slots[column], plan.slots, plan.counts
-        each, left = divmod(total, int(counts.sum()))
+        num_tokens = int(counts.sum())
+        each, left = divmod(total, num_tokens)
         if plan.repeats > 1:  # One token each.
             row[slots] += each
             row[slots[:left]] += 1
         else:
-            row[slots] += counts * each + share(left, counts)
+            row[slots] += counts * each + share(left, counts, num_tokens)
