@@ -23,7 +23,7 @@ from headway.bench.record import Record
 from headway.bench.results import ResultError, write_run
 from headway.bench.run import Run
 from headway.bench.slo import Slo
-from headway.bench.summary import summarise
+from headway.bench.summary import objections, summarise
 from headway.cli.simulate import simulate
 from headway.report.cases import Case, case_of, read_cases
 from headway.report.charts import charts, pareto
@@ -159,6 +159,7 @@ def test_what_is_no_result_is_never_the_best_nor_on_the_frontier() -> None:
         assert ("concurrency 4" in front) is not refused
         assert ("no result" in chart.caption) is refused
     assert case_of(made_run([], "none", 1)).is_result
+    assert objections(made_run([], "none", 1).summary, 1.0) == ["no request was sent"]
     assert not case_of(structs.replace(made_run([], "none", 1), objections=["late"])).is_result
 
 

@@ -82,7 +82,7 @@ def objections(summary: Summary, max_lateness_s: float, max_failed: float = MAX_
     """Why a run is no result; none: it is one."""
     found: list[str] = []
     if not summary.outcomes.get("ok"):
-        found.append("there is no good answer")
+        found.append("there is no good answer" if summary.outcomes else "no request was sent")
     elif (share := summary.failed_share) > max_failed:
         of = "of the requests failed" + (
             ", or were not made as one before had failed" if summary.abandoned_calls else ""
