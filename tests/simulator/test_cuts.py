@@ -155,6 +155,14 @@ def test_the_devices_cache_and_the_weights_fit_on_its_chips(cut: Parallelism) ->
     assert checked > 10
 
 
+def test_weights_that_do_not_fit_are_refused_however_many_blocks_are_asked_for() -> None:
+    model = model_of("llama-3.1-70b")
+    with pytest.raises(ShapeError, match="no room for a KV block"):
+        cache_group_blocks(model, SYSTEM.chip, Precision(), Parallelism(), 16, 64, 8192, num_blocks=100)
+    (group,) = cache_group_blocks(model, SYSTEM.chip, Precision(), Parallelism(4), 16, 64, 8192, num_blocks=100)
+    assert group.num_blocks == 100
+
+
 def test_the_summarys_cache_of_a_model_with_windows_is_no_more_than_its_chip_has_room_for() -> None:
     model = model_of("gemma-3-27b")
     device, _ = simulate(Setup(model, SYSTEM, tiers=(TierMemory("dram", 1e9, 1e9),)), lone((0.0, 4000, 40))).kv

@@ -43,3 +43,9 @@ def test_a_fleet_that_stood_idle_says_so() -> None:
     [line] = [x for x in CliRunner().invoke(main, [*arguments, "1h"]).output.splitlines() if x.startswith("  idle")]
     assert "99.96% of the time" in line
     assert "  idle" not in CliRunner().invoke(main, [*arguments, "0"]).output
+
+
+@pytest.mark.parametrize(("preset", "rate"), [("chat", 1.0), ("coding_agent", 0.01)])
+def test_people_come_more_often_than_agents_that_work_for_hours(preset: str, rate: float) -> None:
+    result = CliRunner().invoke(main, ("simulate", "--agents", preset, "--sessions", "1", "--requests", "1", "--json"))
+    assert json.loads(result.output)["rate_per_s"] == rate

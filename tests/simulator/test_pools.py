@@ -94,6 +94,15 @@ def test_a_pool_takes_what_it_does_not_say_from_the_main_options() -> None:
     assert {**plain, "pools": 0} == {**pooled, "pools": 0}
 
 
+def test_what_is_assumed_of_each_pools_model_is_said() -> None:
+    """As `headway plan` says it, so not of a format that somebody chose."""
+    found = answer("--pool", "model=gpt-oss-20b", "--pool", "model=gpt-oss-20b,weights=fp8", "--pool", "model=qwen3-8b")
+    (text,) = found["assumptions"]
+    assert text.startswith("gpt-oss-20b: the model's file says that its weights are quantised (quant_method mxfp4)")
+    assert f"assuming: {text}" in called("--pool", "model=gpt-oss-20b").output
+    assert answer()["assumptions"] == []
+
+
 def test_the_text_names_pools() -> None:
     text = called("--requests", "5", *POOLS).output
     assert "on 2 x 1 h100-sxm and 1 x 2 b200-sxm" in text

@@ -21,7 +21,7 @@ _PATH = NamedPath(path_type=Path)
 @click.argument("url")
 @workload_options
 @click.option("--concurrency", metavar="N[,N…]", help="Closed loop: sessions in progress. Several: a sweep.")
-@click.option("--rate", metavar="R[,R…]", help="Open loop: sessions a second. [default: 1]")
+@click.option("--rate", metavar="R[,R…]", help="Open loop: sessions a second. [default: 1, of agents 0.01]")
 @click.option("--speed", type=Number(1e-6, 1e6), default=1.0, help="Arrivals, so many times as fast.")
 @click.option("--think", type=Number(0, 1e3), default=1.0, help="Gaps in sessions so many times as long.")
 @click.option("--duration-s", type=Seconds(), help="Nothing is sent after this.")

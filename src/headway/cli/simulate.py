@@ -21,7 +21,7 @@ from headway.cli.replica_options import cut_of, feed_forward_of, replica_options
 from headway.cli.simulate_chart import drawing
 from headway.cli.simulate_checks import FIELDS, MAX_BLOCKS, check_blocks, check_options, check_replay
 from headway.cli.simulate_faults import fault_options, faults_of, random_faults_of
-from headway.cli.simulate_machine import described_models
+from headway.cli.simulate_machine import config_of, described_models
 from headway.cli.simulate_pools import described_fleet, handover_of, pool_options, with_machines
 from headway.cli.simulate_regions import region_options, regions_of
 from headway.cli.simulate_what_if import fork, replay_options
@@ -45,7 +45,7 @@ RATE = Number(1e-6, 1e9)
 
 @click.command()
 @workload_options
-@click.option("--rate", type=RATE, help="Open loop: sessions a second.  [default: 1, or a trace's own times]")
+@click.option("--rate", type=RATE, help="Open loop: sessions a second.  [default: 1, of agents 0.01, or a trace's own]")
 @click.option("--concurrency", type=click.IntRange(1, 1_000_000), help="Closed loop: so many sessions at a time.")
 @click.option("--speed", type=RATE, default=1.0, show_default=True, help="Arrivals, so many times as fast.")
 @click.option("--model", default="llama-3.1-8b", show_default=True, help="A model of the catalog, or a config.json.")
@@ -230,7 +230,7 @@ def setup_of(options: dict[str, Any]) -> Setup:
     catalog = catalog_of(options["overlays"])
     system, engine = catalog.system(options["system"]), options["calibrated"]
     fitted = engine or options.get("machine") is not None
-    shape = shape_from_config(options.get("config") or catalog.config(options["model"]))
+    shape = shape_from_config(config_of(options))
     check_experts(options["experts"], shape, options["model"])
     return Setup(
         model=shape,

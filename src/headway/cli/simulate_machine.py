@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,14 +29,32 @@ def with_machine(options: dict[str, Any]) -> dict[str, Any]:
     return options | {"machine": machine} | {name: value for name, value in own.items() if name not in given}
 
 
-def described_models(options: Mapping[str, Any], setup: Setup) -> Mapping[str, str]:
-    """The models of a result and where its step times come from, of all pools."""
-    pools = options["pools"] or (options,)
-    times = (cost_model(pool, each) for pool, each in zip(pools, setup.all_pools, strict=True))
+def described_models(options: Mapping[str, Any], setup: Setup) -> Mapping[str, Any]:
+    """The models of a result, where its step times come from and what is assumed of models, of all pools."""
+    pools = list(zip(options["pools"] or (options,), setup.all_pools, strict=True))
     return {
-        "model": ", ".join(dict.fromkeys(pool["model"] for pool in pools)),
-        "cost_model": " and ".join(dict.fromkeys(times)),
+        "model": ", ".join(dict.fromkeys(pool["model"] for pool, _ in pools)),
+        "cost_model": " and ".join(dict.fromkeys(cost_model(*pool) for pool in pools)),
+        "assumptions": list(dict.fromkeys(text for pool in pools for text in _assumed(*pool))),
     }
+
+
+def _assumed(options: Mapping[str, Any], setup: Setup) -> Iterator[str]:
+    """As `headway plan` says it."""
+    from headway.planner.notes import in_formats, shipped, too_long
+
+    name = options["model"]
+    yield from too_long(name, setup.model, setup.max_context or 0)
+    yield from in_formats(setup.model, [setup.precision])
+    if "machine" not in options and options["given"].isdisjoint(("weights", "experts")):
+        yield from (f"{name}: {text}" for text in shipped(config_of(options), setup.precision))
+
+
+def config_of(options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The model's. Raises CatalogError."""
+    from headway.cli.simulate import catalog_of
+
+    return options.get("config") or catalog_of(options["overlays"]).config(options["model"])
 
 
 def _served(machine: MachineFile, given: frozenset[str], num_blocks: int | None) -> dict[str, Any]:

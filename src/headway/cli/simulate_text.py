@@ -90,6 +90,8 @@ def show_summary(described: dict[str, Any], summary: Summary, as_json: bool) -> 
             _line("pool", _pool(pool))
     paid = "all chips and tiers" if len(s.kv) > 1 else "all chips"
     click.echo(f"  steps: {d['cost_model']}; energy: chips at their power limit while busy; cost: {paid}, all the time")
+    for text in d["assumptions"]:
+        click.echo(f"  assuming: {text}")
     if "energy_of_a_call" in d:
         click.echo(f"  energy of a call in --out: {d['energy_of_a_call']}")
     for word, meaning in MEANINGS.items():

@@ -174,10 +174,12 @@ class WorkloadChoice:
 
     @property
     def default_rate_per_s(self) -> float | None:
-        """Of sessions, where neither rate nor concurrency is given; None: a trace has its own times."""
+        """Of sessions, where neither rate nor concurrency is given; None: a trace has its own times. Agents' sessions
+        last for hours.
+        """
         if self.options["trace"] is not None:
             return None
-        return 1.0 if _lone(self.options) else 0.01
+        return 1.0 if self.options["agents"] in (None, "chat") else 0.01
 
     def make(self, concurrency: int | None, rate_per_s: float | None, speed: float = 1.0) -> Workload:
         """Closed loop by `concurrency`, open loop by `rate_per_s`; a trace without either keeps its own times. All come

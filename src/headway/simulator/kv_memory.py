@@ -34,7 +34,8 @@ def cache_group_blocks(
     room.
 
     Where sequences are dealt out to `cut.data` groups of chips, the blocks are those of all groups together: that no
-    group runs short before the others is assumed. Raises ShapeError if the weights leave no room for a block.
+    group runs short before the others is assumed. Raises ShapeError if the weights leave no room for a block, however
+    many are asked for.
     """
     parts = weight_bytes_by_part(model, precision, cut)
     weights_bytes = sum(size for part, size in parts.items() if part not in elsewhere)
@@ -48,7 +49,7 @@ def cache_group_blocks(
     blocks = {key: count * cut.data for key, count in group.items()}
     if num_blocks is not None and ("full", 0) in blocks:
         blocks["full", 0] = num_blocks
-    if not blocks or min(blocks.values()) < 1:
+    if not blocks or min(blocks.values()) < 1 or room_bytes <= 0:
         raise ShapeError(
             f"weights take {weights_bytes / 1e9:.4g} GB a chip of the {chip.hbm_bytes * usable / 1e9:.4g} GB usable on "
             f"{chip.name}: no room for a KV block; cut the model over more chips (--tensor), store it in fewer bits "
