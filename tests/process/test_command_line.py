@@ -170,7 +170,7 @@ def spoiled(tiny: Path, directory: Path, name: str, content: bytes | None) -> Pa
     [
         ("config.json", None, "config.json"),
         ("config.json", b"{", "config.json"),
-        ("config.json", b'{"model_type": "llama"}', "hidden_size"),
+        ("config.json", b'{"model_type": "llama", "num_hidden_layers": 2}', "hidden_size"),
         ("model.safetensors", None, ".safetensors"),
         ("model.safetensors", b"\0" * 100, "model.safetensors"),
         ("tokenizer.json", None, "tokenizer.json"),
