@@ -22,6 +22,7 @@ def test_the_first_choice_is_above_and_a_neighbour_moves_it() -> None:
 def test_at_an_edge_it_goes_inwards_and_where_no_room_is_left_there_is_none() -> None:
     assert placed([(2, 100)], ["concurrency 4"], 420) == ["right"]
     assert placed([(418, 100)], ["concurrency 4"], 420) == ["left"]
+    assert placed([(200, 12), (200, 27)], ["concurrency 4", "concurrency 8"], 420) == ["right", "above"]
     assert placed([(200, 100)] * 6, ["x" * 20] * 6, 420) == ["above", "below", "right", "left", None, None]
 
 
@@ -36,4 +37,4 @@ def test_nothing_lies_over_anything(points: list[tuple[float, float, str]]) -> N
     dots = [Box(x - 6, x + 6, y - 6, y + 6) for x, y in at]
     assert not any(a.meets(b) for a, b in combinations(boxes, 2))
     assert not any(box.meets(dot) for box in boxes for dot in dots)
-    assert all(box.left >= 0 and box.right <= 400 for box in boxes)
+    assert all(box.left >= 0 and box.right <= 400 and box.bottom >= 0 for box in boxes)

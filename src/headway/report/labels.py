@@ -42,7 +42,7 @@ def placed(points: Sequence[tuple[float, float]], labels: Sequence[str], width: 
     for (x, y), label in zip(points, labels, strict=True):
         for place in PLACES:
             box = _box(place, x, y, label)
-            if box.left >= 0 and box.right <= width and not any(map(box.meets, taken)):
+            if box.left >= 0 and box.right <= width and box.bottom >= 0 and not any(map(box.meets, taken)):
                 taken.append(box)
                 found.append(place)
                 break
