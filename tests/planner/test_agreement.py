@@ -9,10 +9,12 @@ import pytest
 from headway.planner.decoding import decode_report
 from headway.planner.deployment import Deployment
 from headway.planner.disaggregation import disaggregation_report
+from headway.planner.energy import energy_report
 from headway.planner.journey import journey_report
 from headway.planner.prefix import prefix_report
 from headway.planner.price import Owner, Workload, price_report
 from headway.planner.request import request_receipt
+from headway.planner.step import roofline_report
 from tests.arithmetic.models import catalog
 from tests.planner.deployments import deployed
 
@@ -54,6 +56,33 @@ def test_a_receipt_and_a_price_count_the_same_chip_seconds(name: str, cut: dict[
     assert cost.decode_j == pytest.approx(price.decode_chip_s * power_w)
     prefix = prefix_report(where, catalog().tiers, 8191, 3.0, 4.0)
     assert prefix.recompute_usd == pytest.approx(price.prefill_chip_s * 3.0 / 3600)
+
+
+@pytest.mark.parametrize("batch", [5, 32])
+@pytest.mark.parametrize(("name", "cut"), CUTS)
+def test_joules_of_energy_roofline_and_receipt(name: str, cut: dict[str, int], batch: int) -> None:
+    where = at_floor(name, cut)
+    one, prompt = energy_report(where, catalog().energy, batch, 8192).steps
+    roof, point = roofline_report(where, 8192, batch), decode_report(where, [batch], [8192]).points[0]
+    for step, other in ((one, roof.decode), (prompt, roof.prefill)):
+        assert step.tokens == other.tokens
+        assert step.energy_j == pytest.approx(other.energy_at_tdp_j)
+    assert roof.decode.tokens_per_s_per_chip == pytest.approx(point.tokens_per_s_per_chip)
+    cost = request_receipt(where, Workload(8191, 0, 2, batch)).floor
+    assert cost.decode_j == pytest.approx(one.energy_j_per_token)
+    assert request_receipt(where, Workload(8192, 0, 1, batch)).floor.prefill_j == pytest.approx(prompt.energy_j)
+
+
+@pytest.mark.parametrize("cut", [{"tensor": 8}, {"tensor": 2, "pipeline": 4}, {"tensor": 2, "data": 4}])
+def test_however_a_dense_model_is_cut_the_same_is_multiplied(cut: dict[str, int]) -> None:
+    alone = energy_report(deployed("llama-3.1-8b", tensor=1), catalog().energy, 32, 8192).steps
+    for step, other in zip(
+        energy_report(at_floor("llama-3.1-8b", cut), catalog().energy, 32, 8192).steps, alone, strict=True
+    ):
+        assert step.multiplying_j == pytest.approx(other.multiplying_j)
+        assert step.reading_j is not None
+        assert other.reading_j is not None
+        assert step.reading_j >= other.reading_j * (1 - 1e-9)
 
 
 def test_groups_of_a_dense_model_are_replicas() -> None:

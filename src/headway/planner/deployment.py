@@ -90,6 +90,14 @@ class Deployment:
     def tokens_per_s(self, batch: IntLike, context: IntLike) -> FloatArray:
         return np.asarray(np.asarray(batch, np.float64) / self.decode_s(batch, context))
 
+    def prompts_shape(self, tokens: int) -> StepShape:
+        """A prompt for each group of sequences: what all chips of a stage are at work on."""
+        return prefill(spans(self.model), tokens, 0, self.cut.data)
+
+    def prompts_tokens_per_s(self, tokens: int) -> float:
+        """Of prompts so long, by the floor, where every group and every stage has one."""
+        return self.cut.pipeline * self.cut.data * tokens / float(self.floor(self.prompts_shape(tokens)).step_s)
+
     def prompt(self, tokens: int, cached: int = 0) -> PromptCost:
         """Of `tokens` new ones behind `cached` others."""
         shape = prefill(spans(self.model), tokens, cached, np.array([1, self.cut.data], np.int64))

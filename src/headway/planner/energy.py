@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from headway.arithmetic.attends import spans
-from headway.arithmetic.step_shape import StepShape, prefill
+from headway.arithmetic.step_shape import StepShape
 from headway.catalog import Figure
 from headway.planner.deployment import FLOOR, Deployment
 from headway.planner.uncertain import uncertain_figures
 from headway.roofline.energy import dynamic_energy, flops_per_byte_read, memory_level
 
 FORMULAS = (
-    "at full power = step x chips x power",
+    "at full power = tokens / (tokens/s) x chips x power",
     "reading = bytes of weights and KV x joules a byte of the level; multiplying = FLOPs x joules a FLOP",
     "FLOPs a byte read = joules to read a byte / joules of a FLOP",
 )
 ASSUMPTIONS = (
     FLOOR,
+    "every group of sequences has a prompt like it, and every pipeline stage a pass to work on",
     "every chip draws its full power throughout; idle power and what the chip does besides are the difference",
     "the joules a byte and a FLOP are estimates for older silicon: their ratio says more than their size",
 )
@@ -26,6 +26,8 @@ ASSUMPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class StepEnergy:
+    """Of `tokens`: one from each sequence of the batch, or those of one prompt."""
+
     step: str
     tokens: int
     step_s: float
@@ -62,7 +64,11 @@ def energy_report(
     some; of main memory in SRAM there is no figure, only of a small one.
     """
     level = memory_level(where.system.chip)
-    steps = (("decode", where.decode_shape(batch, context)), ("prefill", prefill(spans(where.model), context)))
+    together = where.decode_shape(batch, context)
+    passes = (
+        ("decode", batch, together, batch / float(where.floor(together).step_s)),
+        ("prefill", context, where.prompts_shape(context), where.prompts_tokens_per_s(context)),
+    )
     figures = {name: energy[name] for name in (level, multiply) if name is not None}
     said = tuple(f"{name} {figure.written}: {figure.status}, {figure.note}" for name, figure in figures.items())
     if level is None:
@@ -76,21 +82,28 @@ def energy_report(
         level or "sram",
         where.system.chip.tdp_w,
         None if level is None else flops_per_byte_read(energy, level, multiply),
-        tuple(_step(where, name, shape, energy, level, multiply) for name, shape in steps),
+        tuple(_step(where, *each, energy, level, multiply) for each in passes),
         uncertain_figures(where.system) + said,
     )
 
 
 def _step(
-    where: Deployment, name: str, shape: StepShape, energy: Mapping[str, Figure], memory: str | None, multiply: str
+    where: Deployment,
+    name: str,
+    tokens: int,
+    shape: StepShape,
+    tokens_per_s: float,
+    energy: Mapping[str, Figure],
+    memory: str | None,
+    multiply: str,
 ) -> StepEnergy:
-    cost, power_w, chips = where.floor(shape), where.system.chip.tdp_w, where.cut.chips
-    work = where.work(shape)
+    """`shape`: of one pass through all stages. `tokens_per_s`: of all passes that are under way."""
+    cost, power_w = where.floor(shape), where.system.chip.tdp_w
+    work, passes = where.work(shape), tokens / int(shape.tokens)
     spent = None if memory is None else dynamic_energy(work, energy, memory, multiply)
-    reading = None if spent is None else float(spent.memory_j) * chips
-    multiplying = float(work.total("flops")) * energy[multiply].value * chips
-    full = None if power_w is None else float(cost.energy_at_power_j(power_w))
-    tokens = int(shape.tokens)
+    reading = None if spent is None else float(spent.memory_j) * where.cut.stage_chips * passes
+    multiplying = float(work.total("flops")) * energy[multiply].value * where.cut.stage_chips * passes
+    full = None if power_w is None else tokens / tokens_per_s * where.cut.chips * power_w
     share = None if reading is None else reading / (reading + multiplying)
     per_token = None if full is None else full / tokens
     return StepEnergy(name, tokens, float(cost.step_s), full, reading, multiplying, share, per_token)

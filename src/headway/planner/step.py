@@ -23,7 +23,7 @@ FORMULAS = (
     "step (floor) = max(FLOPs / peak, bytes / bandwidth, bytes sent / link)",
     "ridge = peak / bandwidth; below it an operation is bound by memory, above it by compute",
     "operation's time = max(FLOPs / peak, bytes / bandwidth)",
-    "energy at full power = step x chips x power; tokens/s a user = 1 / decode step",
+    "energy at full power = tokens / (tokens/s) x chips x power; tokens/s a user = 1 / decode step",
 )
 ASSUMPTIONS = (
     "floor: every chip at its peak, compute, memory and network fully overlapped, no launches, no link latency",
@@ -31,6 +31,7 @@ ASSUMPTIONS = (
     "each operation's point counts its activations' traffic; the whole step's floor does not",
     "a rate that the chip lacks runs at the next wider one",
     "with pipeline stages: the batch is split evenly over them and each stage always has one part",
+    "tokens/s and energy of a prompt: every group of sequences and every stage has one like it at the same time",
     "memory: 90% of the chip for weights and cache",
 )
 
@@ -53,8 +54,11 @@ class CalibratedStep:
 
 @dataclass(frozen=True, slots=True)
 class StepReport:
+    """Of one pass through all stages, which carries a stage's part of the batch."""
+
     kind: str
     tokens: int
+    """Of the whole batch, or of the prompt; as joules and tokens/s."""
     step_s: float
     compute_s: float
     memory_s: float
@@ -109,7 +113,7 @@ def roofline_report(where: Deployment, context: int, batch: int) -> RooflineRepo
     together, whole = where.decode_shape(batch, context), prefill(spans(where.model), context)
     engine = where.engine(together)
     real_s = None if engine is None else float(engine.step_s)
-    step = step_report("decode", where, together, min(cut.pipeline, batch), real_s)
+    step = step_report("decode", where, together, batch, batch / float(where.floor(together).step_s), real_s)
     shares = bounds(where, batch, context)
     return RooflineReport(
         model=where.name,
@@ -127,7 +131,14 @@ def roofline_report(where: Deployment, context: int, batch: int) -> RooflineRepo
         fits=memory.fits,
         decode=step if memory.fits else replace(step, bound="memory_capacity"),
         interactivity_tokens_per_s=1 / step.step_s,
-        prefill=step_report("prefill", where, whole, cut.pipeline, where.prefill_s(context) if where.fitted else None),
+        prefill=step_report(
+            "prefill",
+            where,
+            whole,
+            context,
+            where.prompts_tokens_per_s(context),
+            where.prefill_s(context) if where.fitted else None,
+        ),
         bounds=shares,
         uncertain=uncertain_figures(system),
     )
@@ -148,18 +159,18 @@ def calibrated_step(step_s: float, fitted: Calibration) -> CalibratedStep:
 
 
 def step_report(
-    kind: str, where: Deployment, shape: StepShape, in_flight: int, real_s: float | None = None
+    kind: str, where: Deployment, shape: StepShape, tokens: int, tokens_per_s: float, real_s: float | None = None
 ) -> StepReport:
-    """`in_flight`: steps alike that the pipeline's stages work on at the same time. `real_s`: by the fit."""
+    """`tokens`: of the batch or the prompt; `tokens_per_s`: of all chips. `real_s`: by the fit."""
     system, cut, fitted = where.system, where.cut, where.fitted
     work = where.work(shape)
     cost = floor_cost(work, system, cut.chips)
     calibrated = None if fitted is None or real_s is None else calibrated_step(real_s, fitted)
-    tokens, step_s, tdp_w = int(shape.tokens), float(cost.step_s), system.chip.tdp_w
+    tdp_w = system.chip.tdp_w
     return StepReport(
         kind=kind,
         tokens=tokens,
-        step_s=step_s,
+        step_s=float(cost.step_s),
         compute_s=float(cost.compute_s),
         memory_s=float(cost.memory_s),
         network_s=float(cost.network_s),
@@ -169,9 +180,9 @@ def step_report(
         intensity_flops_per_byte=float(cost.intensity),
         arithmetic_utilisation=float(cost.arithmetic_utilisation),
         bandwidth_utilisation=float(cost.bandwidth_utilisation),
-        energy_at_tdp_j=None if tdp_w is None else float(cost.energy_at_power_j(tdp_w)),
-        tokens_per_s=in_flight * tokens / step_s,
-        tokens_per_s_per_chip=in_flight * tokens / step_s / cut.chips,
+        energy_at_tdp_j=None if tdp_w is None else tokens / tokens_per_s * cut.chips * tdp_w,
+        tokens_per_s=tokens_per_s,
+        tokens_per_s_per_chip=tokens_per_s / cut.chips,
         calibrated=calibrated,
         ops=op_points(work, system.chip),
     )
