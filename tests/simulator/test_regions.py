@@ -116,6 +116,23 @@ def test_ttft_includes_the_way() -> None:
     assert "1 x 1 h100-sxm in seoul" in called(*POOLS, *CLIENTS).output
 
 
+def test_names_of_regions_may_have_dashes() -> None:
+    pools = (
+        "--pool",
+        "region=us-east",
+        "--pool",
+        "region=eu-west",
+        "--clients",
+        "eu-west=1,us-east=1",
+        "--spill",
+        "0.004",
+    )
+    found = called(*pools, "--way", "us-east-eu-west=90ms", "--json")
+    assert json.loads(found.output)["ttft_s"]["max"] > 0.09
+    both = called(*pools, "--pool", "region=us", "--pool", "region=east-eu-west", "--way", "us-east-eu-west=90ms")
+    assert "it is not A-B=TIME of two regions" in both.output
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 MOST = 64
 """Regions."""
+_FORM = "it is not A-B=TIME of two regions"
 
 
 def region_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -51,10 +52,11 @@ def regions_of(options: Mapping[str, Any]) -> Regions | None:
     names = [name for name, _ in shares]
     if len(set(names)) < len(names) or len(names) > MOST:
         raise click.UsageError(f"--clients: each region once, and at most {MOST}")
-    ways = dict(_way(text) for text in options["ways"])
+    if not options["pools"]:
+        # Of one pool by itself, which does not know where the others are: the fleet's ways are read once.
+        return Regions(shares, {}, options["spill"], options["seed"])
     known = {*names, *(pool["region"] for pool in options["pools"])}
-    if options["pools"] and (unknown := frozenset[str]().union(*ways) - known):
-        raise click.UsageError(f"--way: {min(unknown)!r} is no region of --clients or of a --pool")
+    ways = dict(_way(text, known) for text in options["ways"])
     if len(ways) < len(options["ways"]):
         raise click.UsageError("--way: each pair of regions once; it is there and back")
     return Regions(shares, ways, options["spill"], options["seed"])
@@ -70,12 +72,25 @@ def _share(part: str) -> tuple[str, float]:
         raise click.UsageError(f"--clients: {part!r} is not REGION=SHARE") from None
 
 
-def _way(text: str) -> tuple[frozenset[str], float]:
+def _way(text: str, known: Collection[str]) -> tuple[frozenset[str], float]:
     pair, equals, time = text.partition("=")
-    ends = tuple(end.strip() for end in pair.split("-"))
-    if not equals or len(set(ends)) != 2 or not all(ends):
-        raise click.UsageError(f"--way {text!r}: it is not A-B=TIME of two regions")
     try:
-        return frozenset(ends), Seconds().convert(time, None, None)
+        if not equals:
+            raise click.BadParameter(_FORM)
+        return _ends(pair, known), Seconds().convert(time, None, None)
     except click.BadParameter as error:
         raise click.UsageError(f"--way {text!r}: {error.message}") from None
+
+
+def _ends(pair: str, known: Collection[str]) -> frozenset[str]:
+    """Of `us-east-eu-west`: names may have dashes too. Raises BadParameter for what is not two of the `known`."""
+    words = pair.split("-")
+    pairs = {frozenset("-".join(part).strip() for part in (words[:i], words[i:])) for i in range(1, len(words))}
+    pairs = {ends for ends in pairs if len(ends) == 2 and "" not in ends}
+    named = [ends for ends in pairs if ends <= frozenset(known)]
+    if len(named) == 1:
+        return named[0]
+    if len(pairs) == 1:
+        unknown = pairs.pop() - frozenset(known)
+        raise click.BadParameter(f"{min(unknown)!r} is no region of --clients or of a --pool")
+    raise click.BadParameter(_FORM)
