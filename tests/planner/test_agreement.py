@@ -85,6 +85,19 @@ def test_however_a_dense_model_is_cut_the_same_is_multiplied(cut: dict[str, int]
         assert step.reading_j >= other.reading_j * (1 - 1e-9)
 
 
+def test_what_is_said_of_prompts_is_what_is_counted() -> None:
+    where = deployed("llama-3.1-8b", fitted=True, tensor=1)
+    each = where.prompt(1024)
+    assert each.each_s < each.together_s == each.alone_s
+    price = price_report(where, WORK, Owner(3.0, 1.0, None, 0, 1.0), None)
+    assert price.prefill_chip_s == where.prompt(8191).each_s
+    assert "a prompt rides in steps that are launched for others too, as the fit has it" in price.assumptions
+    journey = journey_report(where, WORK, 0.1, 0.5)
+    assert "a prompt is computed by itself, as the fit has it" in journey.assumptions
+    alone = next(stage for stage in journey.stages if stage.name.startswith("prompt"))
+    assert alone.duration_s == where.prompt(8191).alone_s
+
+
 def test_groups_of_a_dense_model_are_replicas() -> None:
     """Each has a request like it: what one costs is what it costs alone."""
     alone = request_receipt(deployed("llama-3.1-8b", fitted=True, tensor=1), replace(WORK, batch=4))

@@ -93,7 +93,7 @@ def fleet_report(where: Deployment, work: Workload, demand: Demand) -> FleetRepo
         demand.utilisation * SECONDS_PER_DAY / request,
         tuple(_year(where, work, demand, request, year) for year in range(demand.years + 1)),
         uncertain_figures(where.system),
-        (*ASSUMPTIONS, *where.assumed),
+        (*ASSUMPTIONS, *where.assumed(of_many=True)),
     )
 
 

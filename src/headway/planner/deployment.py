@@ -44,10 +44,18 @@ class Deployment:
         return "calibrated" if self.fitted else "floor"
 
     @property
-    def assumed(self) -> tuple[str, ...]:
-        fitted = self.fitted is not None and self.mfu is None
-        by = "as the fit has it" if fitted else f"at {self.mfu or 1:.0%} of its floor's speed"
-        return (f"decode {CALIBRATED}" if self.fitted else FLOOR, f"a prompt is computed by itself, {by}")
+    def assumed_of_decode(self) -> str:
+        return f"decode {CALIBRATED}" if self.fitted else FLOOR
+
+    def assumed(self, of_many: bool = False) -> tuple[str, ...]:
+        """`of_many`: prompts cost what each of many takes of the chips, not the time of one."""
+        if self.fitted is None or self.mfu is not None:
+            by = f"a prompt is computed by itself, at {self.mfu or 1:.0%} of its floor's speed"
+        elif of_many:
+            by = "a prompt rides in steps that are launched for others too, as the fit has it"
+        else:
+            by = "a prompt is computed by itself, as the fit has it"
+        return self.assumed_of_decode, by
 
     @property
     def link_bytes_per_s(self) -> float:

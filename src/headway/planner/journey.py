@@ -103,7 +103,7 @@ def journey_report(
         network / total,
         tuple(_timeline(legs, total)),
         uncertain_figures(where.system),
-        (*ASSUMPTIONS, *where.assumed),
+        (*ASSUMPTIONS, *where.assumed()),
     )
 
 

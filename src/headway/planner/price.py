@@ -127,7 +127,7 @@ def price_report(where: Deployment, work: Workload, owner: Owner, rates: Rates |
         purchase_usd=owner.purchase_usd,
         payback_days=payback_days(owner.purchase_usd, earned, electricity),
         uncertain=uncertain_figures(where.system),
-        assumptions=(*ASSUMPTIONS, *where.assumed),
+        assumptions=(*ASSUMPTIONS, *where.assumed(of_many=True)),
     )
 
 

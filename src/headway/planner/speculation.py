@@ -79,7 +79,7 @@ def speculation_report(
         draft_share,
         loads,
         uncertain_figures(where.system),
-        (*ASSUMPTIONS, *where.assumed),
+        (*ASSUMPTIONS, where.assumed_of_decode),
     )
 
 
