@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.engine.messages import EngineStats, RowTokens, Submit
@@ -76,7 +76,6 @@ def play(fatal: list[int | None], bursts: list[int]) -> World:
 BURSTS = st.lists(st.integers(1, 8), min_size=1, max_size=5)
 
 
-@settings(deadline=None)
 @given(st.lists(st.one_of(st.none(), st.integers(0, 5)), max_size=12), BURSTS)
 def test_exactly_the_poison_requests_are_given_up_and_engines_stop_dying(
     fatal: list[int | None], bursts: list[int]

@@ -64,7 +64,7 @@ def test_api_compat_04_no_5xx(app: App, path: str) -> None:
         optional={name: values for name in fields if name != "model"} | {"messages": messages | values},
     )
 
-    @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=150, suppress_health_check=list(HealthCheck))
     @given(body)
     def fuzz(fields: dict[str, Any]) -> None:
         response = asyncio.run(call(app, path, json.dumps(fields).encode()))
