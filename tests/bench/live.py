@@ -107,10 +107,10 @@ def live(behave: Behave = obliging) -> Iterator[LiveServer]:
     server = LiveServer(behave)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
-    assert server._started.wait(20)
+    assert server._started.wait(120)
     try:
         yield server
     finally:
         server.stop()
-        thread.join(20)
+        thread.join(120)
         assert not thread.is_alive()

@@ -28,7 +28,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
     command = [*HEADWAY, *map(str, arguments)]
-    return subprocess.run(command, env=ENV, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, env=ENV, capture_output=True, text=True, timeout=280, check=False)
 
 
 def test_a_machine_file_from_end_to_end(tiny: Path, tmp_path: Path) -> None:

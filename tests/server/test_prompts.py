@@ -19,7 +19,7 @@ from headway.server.model_text import ModelText
 from headway.server.prompt import PromptReader
 from headway.server.protocol_chat import ContentPart, Message
 from headway.server.text import TokenText
-from tests.server.live import Live, serving
+from tests.server.live import PATIENCE_S, Live, serving
 from tests.server.model_files import START, STOP, TEMPLATE, build_tokenizer, write_model
 from tests.server.scripted_engine import prompt_of
 
@@ -123,7 +123,7 @@ def test_a042_large_prompts_do_not_hold_up_others(monkeypatch: pytest.MonkeyPatc
     def slow(self: TokenText, text: str, **options: bool) -> list[int]:
         if len(text) > 1000:
             inside.set()
-            release.wait(20)
+            release.wait(PATIENCE_S)
         return encode(self, text, **options)
 
     monkeypatch.setattr(TokenText, "encode", slow)
@@ -132,7 +132,7 @@ def test_a042_large_prompts_do_not_hold_up_others(monkeypatch: pytest.MonkeyPatc
         post: Callable[[], None] = lambda: done.append(live.post("/tokenize", {"prompt": "a b " * 300}))  # noqa: E731
         thread = threading.Thread(target=post)
         thread.start()
-        assert inside.wait(20)
+        assert inside.wait(PATIENCE_S)
         assert live.chat().status_code == 200
         assert not done
         release.set()

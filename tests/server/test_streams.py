@@ -20,7 +20,7 @@ from headway.server.connection import JsonAnswer
 from headway.server.engine import EngineFailed, Expired, InvalidRequest, NeverFits, Overloaded
 from headway.server.errors import ClientGone
 from headway.server.limits import Limits
-from tests.server.live import MODEL, Live, events, eventually, read_all, request_bytes, serving
+from tests.server.live import MODEL, PATIENCE_S, Live, events, eventually, read_all, request_bytes, serving
 from tests.server.scripted_engine import Step, Submit
 
 HI = [{"role": "user", "content": "Hi"}]
@@ -327,7 +327,7 @@ def test_drain_lets_streams_finish_and_takes_nothing_new(directory: Path) -> Non
         ids = live.text.tokens.encode("one two three four")
         live.draws([ids[:1], 1000.0, ids[1:], [2]])
         with (
-            httpx.Client(base_url=live.url) as client,
+            httpx.Client(base_url=live.url, timeout=PATIENCE_S) as client,
             client.stream("POST", "/v1/chat/completions", json=BODY) as response,
         ):
             lines = response.iter_lines()
