@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import socket
+import ssl
 from typing import Any
 
 import pytest
 
 from headway.bench.client import Client, ClientSettings
+from headway.bench.connection import reason
 from headway.bench.endpoint import EndpointError, endpoint
 from headway.bench.probe import only_model, overhead
 from headway.bench.tokens import ServerTokenizer, TokenizerError
@@ -111,6 +114,19 @@ def test_a_server_that_lists_no_models_is_asked_for_the_one_that_is_named(status
 def test_what_keeps_a_server_from_being_known_is_said(server: Server, says: str) -> None:
     with pytest.raises(EndpointError, match=f"^http://test:80/v1/models: {says}$"):
         run(only_model(asked(server)))
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (ConnectionRefusedError(111, "Connect call failed ('::1', 80)"), "Connection refused"),
+        (socket.gaierror(-2, "Name or service not known"), "Name or service not known"),
+        (ssl.SSLCertVerificationError(1, "certificate verify failed"), "certificate verify failed"),
+        (TimeoutError(), "TimeoutError"),
+    ],
+)
+def test_why_there_is_no_connection(error: Exception, words: str) -> None:
+    assert reason(error) == words
 
 
 def test_a_server_with_keys_is_told_apart() -> None:

@@ -134,7 +134,8 @@ def opener(host: str, port: int, tls: ssl.SSLContext | None) -> Opener:
 
 def reason(error: Exception) -> str:
     """The system's own words for it, as `Connection refused`; asyncio's name the call that failed."""
-    number = error.errno if isinstance(error, OSError) and not isinstance(error, socket.gaierror) else None
+    has_words = isinstance(error, socket.gaierror | ssl.SSLError)  # and numbers that are not the system's
+    number = error.errno if isinstance(error, OSError) and not has_words else None
     if number:
         return os.strerror(number)
     return shown(getattr(error, "strerror", None) or str(error)) or type(error).__name__
