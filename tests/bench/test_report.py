@@ -228,6 +228,16 @@ def test_the_simulators_own_result_is_read(tmp_path: Path) -> None:
     assert row[2].text == number(total)
 
 
+def test_a_sweep_is_read_from_its_file_as_from_what_it_printed(tmp_path: Path) -> None:
+    options = ["--requests", "4", "--model", "smollm2-135m", "--jobs", "1", "--sweep", "concurrency=1,2"]
+    result = CliRunner().invoke(simulate, [*options, "--json", "--out", str(tmp_path / "s.jsonl")])
+    (tmp_path / "s.json").write_text(result.stdout)
+    printed, kept = (read_cases([tmp_path / name]) for name in ("s.json", "s.jsonl"))
+    assert {case.load for case in printed} == {"concurrency 1", "concurrency 2"}
+    assert sorted(printed, key=lambda case: case.load) == sorted(kept, key=lambda case: case.load)
+    assert len(error_tables([measured(concurrency=2), *kept])) == 1
+
+
 def test_a_table_of_simulated_requests_is_a_case(tmp_path: Path) -> None:
     table = pa.table(
         {
@@ -248,7 +258,7 @@ def test_a_table_of_simulated_requests_is_a_case(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "{}", "[1]", '{"ttft_s": 3}', "[" * 100_000, "\x00"])
-@pytest.mark.parametrize("name", ["x.json", "x.parquet"])
+@pytest.mark.parametrize("name", ["x.json", "x.jsonl", "x.parquet"])
 def test_what_is_no_result_is_one_line(tmp_path: Path, name: str, content: str) -> None:
     (tmp_path / name).write_text(content)
     with pytest.raises(ResultError, match=name) as caught:

@@ -93,7 +93,9 @@ def bench(**options: Any) -> None:
 @click.option("--title", cls=Beside, other="html", default="Headway report", help="Of the page.")
 @click.option("--png", type=NamedPath(file_okay=False, path_type=Path), help="Also write each chart as a picture here.")
 def report(runs: tuple[Path, ...], html: Path | None, title: str, png: Path | None) -> None:
-    """Compare RUNS: results of `headway bench`, directories of several, and of `headway simulate --json`."""
+    """Compare RUNS: results of `headway bench`, directories of several, and of `headway simulate`: what `--json` prints
+    and what `--out` keeps.
+    """
     from headway.cli.reporting import show_report
 
     show_report(runs, html, title, png)

@@ -1,4 +1,4 @@
-"""Results of `headway simulate` as cases: its JSON summary, or its Parquet table of requests."""
+"""Results of `headway simulate` as cases: its JSON summary, a sweep's JSON lines, or its Parquet table of requests."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _decoded(path: Path) -> Any:
         if path.stat().st_size > MAX_JSON_BYTES:
             raise ResultError(f"{path}: larger than {MAX_JSON_BYTES} bytes")
         text = path.read_bytes()
-        return msgspec.json.decode(text)
+        return msgspec.json.Decoder().decode_lines(text) if path.suffix == ".jsonl" else msgspec.json.decode(text)
     except OSError as error:
         raise ResultError(f"{path}: {error.strerror}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
