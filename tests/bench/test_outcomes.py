@@ -105,6 +105,9 @@ def test_usage_of_fewer_tokens_than_chunks_is_not_believed() -> None:
     record = ask(body(*chunks, usage(10, 1)), tokens=12)
     assert (record.outcome, record.output_tokens, record.counted_by) == ("ok", 12, "chunks")
     assert record.usage_disagrees
+    letters = [text("w", "length" if i == 29 else None) for i in range(30)]
+    record = ask(body(*letters, usage(10, 12)), tokens=12)
+    assert (record.outcome, record.output_tokens, record.counted_by) == ("ok", 12, "usage"), "a letter a chunk"
 
 
 def test_an_early_stop_is_a_good_answer() -> None:

@@ -38,10 +38,10 @@ def _disagrees(record: Record, usage: int) -> bool:
     if record.text_tokens is not None:
         return _differ(usage, record.text_tokens)
     # Without a tokenizer only the impossible is seen: more than was asked for, or tokens than bytes of text (end tokens
-    # have none), or fewer than chunks.
+    # have none), or fewer than chunks; but more chunks than tokens were asked for are pieces of tokens.
     if usage == 0 or usage > min(record.asked_output_tokens, len(record.text.encode()) + SLACK_TOKENS):
         return True
-    return record.num_chunks > usage and _differ(usage, record.num_chunks)
+    return usage < record.num_chunks <= record.asked_output_tokens and _differ(usage, record.num_chunks)
 
 
 def _differ(a: int, b: int) -> bool:
