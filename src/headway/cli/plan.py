@@ -18,6 +18,7 @@ from headway.cli.plan_options import (
     SLO,
     SYSTEM,
     TOKENS,
+    Whole,
     about_a_model,
     look_up,
     one_line,
@@ -192,7 +193,7 @@ def pareto_question(slo: float | None, chart: Path | None, title: str | None, as
 @plan.command("best")
 @searching
 @option("--slo", type=SLO, required=True, help="Tokens/s that each user must get.")
-@option("--count", type=click.IntRange(1, 100), default=5, help="Configurations to show.")
+@option("--count", type=Whole(1, 100), default=5, help="Configurations to show.")
 def best_question(slo: float, count: int, as_json: bool, **searched: Any) -> None:
     """The best few configurations that give every user the SLO, and why the first is first.
 

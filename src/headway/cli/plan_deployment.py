@@ -16,6 +16,7 @@ from headway.cli.plan_options import (
     SYSTEM,
     TOKENS,
     Decorator,
+    Whole,
     about_a_model,
     cut_from,
     fit_for,
@@ -69,13 +70,9 @@ def a_request(batch: int = 32, prompt: int = 1024, output: int = 256) -> Decorat
     """What each request is like."""
 
     def decorate(command: Command) -> Command:
-        command = option("--batch", type=click.IntRange(1, 10_000_000), default=batch, help="Sequences decoding.")(
-            command
-        )
+        command = option("--batch", type=Whole(1, 10_000_000), default=batch, help="Sequences decoding.")(command)
         command = option("--output", type=TOKENS, default=output, help="Tokens generated.")(command)
-        command = option("--cached", type=click.IntRange(min=0), default=0, help="Tokens of it found in the cache.")(
-            command
-        )
+        command = option("--cached", type=Whole(min=0), default=0, help="Tokens of it found in the cache.")(command)
         return option("--prompt", type=TOKENS, default=prompt, help="Tokens of the prompt.")(command)
 
     return decorate

@@ -26,6 +26,7 @@ from headway.cli.plan_options import (
     MODEL,
     SLO,
     Amount,
+    Whole,
     look_up,
     one_line,
     option,
@@ -141,7 +142,7 @@ def implied_question(
 @option("--requests-per-day", type=COUNT, default=20.0, help="Requests of a user.")
 @option("--peak", type=Number(1, 100), default=2.0, help="Load at the peak, over the mean.")
 @option("--growth", type=FACTOR, default=3.0, help="Growth of users: a factor a year.")
-@option("--years", type=click.IntRange(0, 30), default=3, help="Years to look ahead.")
+@option("--years", type=Whole(0, 30), default=3, help="Years to look ahead.")
 @option("--training-share", type=Number(0, 1, max_open=True), default=0.5, help="Share of all chips that train.")
 @option("--utilisation", type=PART, default=0.6, help="Share of the time that replicas are busy, at the peak.")
 @option("--transceivers", type=Number(0, 100), default=6.0, help="Optical transceivers a chip.")

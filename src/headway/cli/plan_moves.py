@@ -18,7 +18,7 @@ from headway.cli.plan_deployment import (
     taken,
     workload,
 )
-from headway.cli.plan_options import BATCH, TOKENS, one_line, option
+from headway.cli.plan_options import BATCH, TOKENS, Whole, one_line, option
 from headway.cli.plan_show import show
 from headway.cli.preconditions import Beside
 from headway.cli.quantities import Number, Seconds
@@ -78,7 +78,7 @@ def load_question(batch: int, context: int, as_json: bool, **asked: Any) -> None
     default=0.5,
     help="Share of the time that the node is busy, for the queue.",
 )
-@option("--handshakes", type=click.IntRange(0, 10), default=0, help="Round trips before the request; 2 when cold.")
+@option("--handshakes", type=Whole(0, 10), default=0, help="Round trips before the request; 2 when cold.")
 @charted
 def journey_question(
     round_trip_s: float,

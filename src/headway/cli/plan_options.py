@@ -24,6 +24,17 @@ if TYPE_CHECKING:
     from headway.roofline import Calibration
 
 
+class Whole(click.IntRange):
+    """A whole number. With k or M behind it nobody knows whether thousands or 1,024 are meant."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            number = int(value)
+        except ValueError:
+            self.fail(f"{value!r} is not a whole number, all of its digits written", param, ctx)
+        return int(super().convert(number, param, ctx))
+
+
 class Amount(Number):
     """A number, alone or with k, M, G or T behind it."""
 
@@ -41,9 +52,9 @@ class Amount(Number):
 
 _AMOUNT = re.compile(r"(\d{1,15}(?:\.\d{1,9})?) ?([kMGT])")
 _FACTORS = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
-TOKENS = click.IntRange(1, 1_000_000_000)
-BATCH = click.IntRange(1, 10_000_000)
-CHIPS = click.IntRange(1, 100_000)
+TOKENS = Whole(1, 1_000_000_000)
+BATCH = Whole(1, 10_000_000)
+CHIPS = Whole(1, 100_000)
 SLO = Number(1e-6, 1e6)
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -109,11 +120,11 @@ _SEARCH = (
         "--engine", default="vllm", help="Its fits are used if every chip has one: vllm, sglang, trtllm; none: floors."
     ),
     option("--prompt", type=TOKENS, help=f"Tokens of each prompt.  [default: {PROMPT}]", show_default=False),
-    option("--cached", type=click.IntRange(min=0), help="Tokens of it found in the cache."),
+    option("--cached", type=Whole(min=0), help="Tokens of it found in the cache."),
     option("--output", type=TOKENS, help=f"Tokens generated.  [default: {OUTPUT}]", show_default=False),
     option("--slo-ttft", "slo_ttft_s", type=Seconds(), help="Most to the first token: 0.5, 0.5s or 500ms."),
     option("--context", type=TOKENS, help="In their place: decode only, of sequences this long."),
-    option("--max-chips", type=click.IntRange(1, 72), default=72, help="Most chips of one unit of replicas."),
+    option("--max-chips", type=Whole(1, 72), default=72, help="Most chips of one unit of replicas."),
     CATALOG,
     JSON,
 )

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from headway.cli.plan_deployment import MFU, SHARE, a_request, by_floors, charted, draw, on_a_system, taken, workload
-from headway.cli.plan_options import BATCH, CHIPS, SLO, SYSTEM, TOKENS, about_a_model, one_line, option
+from headway.cli.plan_options import BATCH, CHIPS, SLO, SYSTEM, TOKENS, Whole, about_a_model, one_line, option
 from headway.cli.plan_show import show
 from headway.cli.preconditions import Beside, given_options
 from headway.cli.quantities import Number
@@ -108,7 +108,7 @@ def energy_question(batch: int, context: int, as_json: bool, **asked: Any) -> No
 @option("--context", type=TOKENS, default=8192, help="Tokens of each sequence.")
 @option("--acceptance", type=SHARE, default=0.7, help="Chance that a drafted token is accepted.")
 @option("--draft-share", type=Number(0, 10), default=0.05, help="Share of a plain step that one draft takes.")
-@option("--deepest", type=click.IntRange(1, 16), default=8, help="Most drafts tried.")
+@option("--deepest", type=Whole(1, 16), default=8, help="Most drafts tried.")
 def speculation_question(
     batches: tuple[int, ...],
     context: int,
