@@ -248,6 +248,21 @@ def test_charts_are_written(tmp_path: Path, ending: str) -> None:
     assert many.read_bytes().startswith(kind)
 
 
+def test_a_chart_with_nothing_on_it_is_not_drawn(tmp_path: Path) -> None:
+    """Goodput without an SLO, the frontier of calls that are all refused; no result at all."""
+    chart = tmp_path / "c.svg"
+    axes = ("--sweep", "replicas=1,2", "--chart", str(chart))
+    for arguments in (("--x", "replicas", "--y", "goodput"), ("--context", "16")):
+        said = called(*FEW, *axes, *arguments)
+        assert said.exit_code == 0
+        assert "No chart: no point has both figures" in said.output
+    assert "No chart: no point has a result" in called(*FEW, *axes, "--model", "llama-3.1-405b").output
+    assert not chart.exists()
+    some = called(*FEW, "--sweep", "slo-ttft=default;1", "--chart", str(chart), "--x", "ttft-p50", "--y", "goodput")
+    assert "1 of 2 points lack a figure of the chart" in some.output
+    assert chart.exists()
+
+
 def test_a_model_in_korean_is_on_the_chart(tmp_path: Path) -> None:
     model, chart = tmp_path / "모델", tmp_path / "chart.svg"
     model.mkdir()

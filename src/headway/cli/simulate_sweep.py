@@ -156,7 +156,12 @@ def _draw(options: Mapping[str, Any], axes: Sequence[str], rows: Sequence[Row]) 
     from headway.report.sweep_charts import sweep_chart
 
     points = [(row.point.values, row.ended.result) for row in rows if row.ended.result is not None]
-    if points:
-        write(sweep_chart(points, _chosen(options, axes)), options["chart"])
-    else:
-        click.echo("No chart: no point has a result", err=True)
+    spec = sweep_chart(points, _chosen(options, axes))
+    shown = len(spec["data"]["values"])
+    if not shown:
+        what = "both figures" if points else "a result"
+        click.echo(f"No chart: no point has {what}", err=True)
+        return
+    write(spec, options["chart"])
+    if shown < len(points):
+        click.echo(f"{len(points) - shown} of {len(points)} points lack a figure of the chart", err=True)
