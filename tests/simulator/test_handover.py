@@ -288,6 +288,7 @@ def test_text_tells_what_was_received() -> None:
     [
         (("--pool", "role=prefill"), "need each other"),
         (("--pool", "role=prefill,kv=fp8", "--pool", "role=decode"), "pools cannot keep it as bf16 and fp8"),
+        (("--pool", "role=prefill", "--pool", "role=decode,model=qwen3-8b"), "pools with a role must have one model"),
         (("--handover-bandwidth", "1GB"), "are of pools with role=prefill and role=decode"),
         (("--pool", "role=both"), "role: 'both' is not one of 'mixed', 'prefill', 'decode'"),
         ((*SPLIT, "--system", "m4-max-node"), "no link"),

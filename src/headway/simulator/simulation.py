@@ -150,17 +150,9 @@ class Setup:
             self.feed_forward.check_fits(self.model, self.precision, self.usable_memory)
             elsewhere = FEED_FORWARD
         chip, size, rows, chunk = self.system.chip, self.block_size, self.max_running, self.max_step_tokens
+        usable, asked = self.usable_memory, self.num_blocks
         return cache_group_blocks(
-            self.model,
-            chip,
-            self.precision,
-            self.cut,
-            size,
-            rows,
-            chunk,
-            self.usable_memory,
-            self.num_blocks,
-            elsewhere,
+            self.model, chip, self.precision, self.cut, size, rows, chunk, usable, asked, elsewhere
         )
 
     def step_time(self) -> Timer:
@@ -228,7 +220,7 @@ class Setup:
         return Port(link.bytes_per_s * shards, link.latency_s or 0.0)
 
     def parcel(self) -> Parcel | None:
-        """Raises ConfigError for pools that do not keep KV alike."""
+        """Raises ConfigError for pools whose KV is not alike."""
         splits = [pool for pool in self.all_pools if pool.role != "mixed"]
         if not splits:
             return None
@@ -236,6 +228,8 @@ class Setup:
         if len(formats) > 1:
             raise ConfigError(f"KV is handed over as it is: pools cannot keep it as {' and '.join(formats)}")
         model, precision = splits[0].model, splits[0].precision
+        if any(pool.model != model for pool in splits):
+            raise ConfigError("KV is handed over as it is: pools with a role must have one model")
         return Parcel(lru_cache(maxsize=4096)(lambda tokens: kv_bytes(model, tokens, precision)), len(model.layers))
 
     def fleet_config(self) -> FleetConfig:
