@@ -94,6 +94,22 @@ def test_a_pool_takes_what_it_does_not_say_from_the_main_options() -> None:
     assert {**plain, "pools": 0} == {**pooled, "pools": 0}
 
 
+def test_ttft_and_tpot_are_told_by_pool(tmp_path: Path) -> None:
+    """Of split pools, the first token is of the one that prefilled."""
+    out = tmp_path / "calls.parquet"
+    found = answer("--requests", "60", "--rate", "50", "--out", str(out), *POOLS)
+    calls = pq.read_table(out).to_pylist()
+    for pool, replicas in zip(found["pools"], ((0, 1), (2,)), strict=True):
+        own = [call for call in calls if call["replica"] in replicas]
+        for name in ("ttft_s", "tpot_s"):
+            assert pool[name]["mean"] == pytest.approx(sum(call[name] for call in own) / len(own))
+    prefill, decode = answer("--pool", "role=prefill", "--pool", "role=decode")["pools"]
+    assert prefill["ttft_s"]["p50"] > 0 < decode["tpot_s"]["p50"]
+    assert prefill["tpot_s"]["p50"] is None is decode["ttft_s"]["p50"]
+    (only,) = answer()["pools"]
+    assert only["ttft_s"] is None is only["tpot_s"]
+
+
 def test_what_is_assumed_of_each_pools_model_is_said() -> None:
     """As `headway plan` says it, so not of a format that somebody chose."""
     found = answer("--pool", "model=gpt-oss-20b", "--pool", "model=gpt-oss-20b,weights=fp8", "--pool", "model=qwen3-8b")

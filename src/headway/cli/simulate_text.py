@@ -157,15 +157,18 @@ def _goodput(s: Summary, slo: dict[str, float]) -> str:
 
 
 def _pool(pool: PoolSummary) -> str:
-    name = pool.name if pool.role == "mixed" else f"{pool.name} ({pool.role})"
+    title = pool.name if pool.role == "mixed" else f"{pool.name} ({pool.role})"
     size = f"{counted(pool.replicas, 'replica')}, {counted(pool.chips, 'chip')}, busy {pool.busy_share:.1%}"
     amounts = [(pool.energy_j, "J"), (pool.cost_usd, "USD")]
     known = [amount(value, unit) for value, unit in amounts if value is not None]
+    for name, times in (("TTFT", pool.ttft_s), ("TPOT", pool.tpot_s)):
+        if times is not None and times.p50 is not None and times.p99 is not None:
+            known.append(f"{name} p50 {seconds(times.p50)} p99 {seconds(times.p99)}")
     if pool.role == "decode":
         known.append(f"{si(pool.received_bytes, 'B', 3)} of KV received")
     if pool.failed_handovers:
         known.append(f"{counted(pool.failed_handovers, 'hand-over')} failed")
-    return ", ".join([name, size, *known])
+    return ", ".join([title, size, *known])
 
 
 def _energy(total_j: float | None, each_j: float | None) -> str:

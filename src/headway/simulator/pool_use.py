@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from headway.simulator.executor import ModelledExecutor
 from headway.simulator.price import Price, added
+
+if TYPE_CHECKING:
+    from headway.simulator.results import Quantiles
 
 HOUR_S = 3600.0
 
@@ -31,6 +35,10 @@ class PoolSummary:
     """KV that was handed over to it."""
     failed_handovers: int
     """After which it computed instead."""
+    ttft_s: Quantiles | None
+    """Of the calls that got their first token from it. None, as the next: there is but one pool."""
+    tpot_s: Quantiles | None
+    """Of those that it answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +55,8 @@ class PoolUse:
     failed_handovers: int = 0
     tier_usd_per_hour: float | None = 0.0
     """Of all tiers of a replica. None: not known of one of them."""
+    ttft_s: Quantiles | None = None
+    tpot_s: Quantiles | None = None
 
     def summary(self, duration_s: float, charged_ns: int) -> PoolSummary:
         """`charged_ns`: what receipts carry of its steps."""
@@ -69,6 +79,8 @@ class PoolUse:
             charged_usd=_paid(charged_ns / 1e9, price.usd_per_hour),
             received_bytes=self.received_bytes,
             failed_handovers=self.failed_handovers,
+            ttft_s=self.ttft_s,
+            tpot_s=self.tpot_s,
         )
 
 

@@ -20,6 +20,7 @@ from headway.simulator.fleet import Fleet, FleetConfig
 from headway.simulator.handover import Parcel, Port
 from headway.simulator.kv_memory import USABLE, cache_group_blocks, device_block_bytes
 from headway.simulator.model_routes import ANY
+from headway.simulator.pool_times import PoolTimes
 from headway.simulator.pool_use import PoolUse
 from headway.simulator.pools import Pool, Role
 from headway.simulator.price import Price, added
@@ -262,6 +263,7 @@ def simulate(
 
     def on_record(record: Record) -> None:
         results.add(record)
+        times.add(record)
         if sink is not None:
             sink.add(record)
         if observer is not None:
@@ -270,15 +272,17 @@ def simulate(
             on_progress(results.num_records)
 
     fleet = Fleet(setup.fleet_config(), on_record, observer)
+    times = PoolTimes([backend.load.pool for backend in fleet.backends])
     interrupted = False
     try:
         fleet.run(workload)
     except KeyboardInterrupt:
         interrupted = True
-    return results.summary(_uses(setup, fleet), interrupted, fleet.kv_uses(results.duration_s), fleet.num_failures)
+    uses, kv = _uses(setup, fleet, times), fleet.kv_uses(results.duration_s)
+    return results.summary(uses, interrupted, kv, fleet.num_failures)
 
 
-def _uses(setup: Setup, fleet: Fleet) -> list[PoolUse]:
+def _uses(setup: Setup, fleet: Fleet, times: PoolTimes) -> list[PoolUse]:
     uses = []
     for number, pool in enumerate(setup.all_pools):
         backends = fleet.of_pool(number)
@@ -288,6 +292,6 @@ def _uses(setup: Setup, fleet: Fleet) -> list[PoolUse]:
         price = pool.replica_price
         parts = {"": pool.system.name, " in ": pool.region, " for ": pool.serves}
         name = "".join(word + value for word, value in parts.items() if value)
-        tiers = pool.tier_usd_per_hour
-        uses.append(PoolUse(name, pool.chips, price, executors, pool.role, received, failed, tiers))
+        tiers, waits = pool.tier_usd_per_hour, times.of(number)
+        uses.append(PoolUse(name, pool.chips, price, executors, pool.role, received, failed, tiers, *waits))
     return uses
