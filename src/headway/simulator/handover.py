@@ -46,7 +46,7 @@ class PortEnd(End):
     def __init__(self, world: World, port: Port) -> None:
         self.link = Link(world, port.bytes_per_s, port.latency_s)
         self.bytes_per_s = port.bytes_per_s
-        super().__init__(self.link)
+        super().__init__()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,7 +119,7 @@ class Inbox:
             if ok and load.keys[-1] == promise.keys[-1]:
                 self.forget(promise)
 
-        transfer = Transfer(self._world, (promise.sender, self.end), size_bytes, arrived)
+        transfer = Transfer((promise.sender, self.end), size_bytes, arrived)
         began_ns = 0
         for end in (promise.sender, self.end):
             head_start_ns = promise.head_start_ns(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from headway.scheduler.contract import DEVICE, Load, Save
@@ -26,6 +27,18 @@ class Carrier(Protocol):
     def save(self, save: Save, on_arrival: OnArrival) -> None: ...
 
 
+@dataclass(slots=True, eq=False)
+class Sending:
+    """One thing on a link, or in its queue."""
+
+    took_ns: int
+    on_arrival: OnArrival
+    begins_ns: int
+    over_ns: int
+    """When all of it has left."""
+    arrival: Event
+
+
 class Link:
     """One direction of a link: transfers go one after another at the full bandwidth, and arrive a latency later."""
 
@@ -33,33 +46,63 @@ class Link:
         self._world = world
         self._ns_per_byte = 1e9 / bytes_per_s
         self._latency_ns = round(latency_s * 1e9)
-        self._free_ns = 0
+        self._queue: list[Sending] = []
+        """That have not arrived, in their order."""
+        self._used_ns = 0
+        """Until when it carried what is not in the queue any more."""
         self.sent_bytes = 0.0
         """Of transfers that arrived."""
 
-    def send(self, size_bytes: float, on_arrival: OnArrival, head_start_ns: int = 0) -> Event:
-        """Its arrival. `head_start_ns`: so much of it was sent before, if the link had nothing else to do."""
-        began_ns = self.begins_ns(head_start_ns)
-        self._free_ns = max(self._world.now_ns, began_ns + round(size_bytes * self._ns_per_byte))
-        return self._world.at(self._free_ns + self._latency_ns, ARRIVED, on_arrival, True)
+    def send(self, size_bytes: float, on_arrival: OnArrival, head_start_ns: int = 0) -> Sending:
+        """`head_start_ns`: so much of it was sent before, if the link had nothing else to do."""
+        took_ns, begins_ns = round(size_bytes * self._ns_per_byte), self.begins_ns(head_start_ns)
+        sending = Sending(took_ns, on_arrival, begins_ns, *self._placed(took_ns, begins_ns))
+        self._queue.append(sending)
+        return sending
 
     def begins_ns(self, head_start_ns: int = 0) -> int:
         """When what is sent now begins to go, or did."""
         return max(self._free_ns, self._world.now_ns - head_start_ns)
 
-    def clear(self) -> None:
-        """What was under way is not any more."""
-        self._free_ns = self._world.now_ns
+    def drop(self, sending: Sending) -> None:
+        """It has broken off, if it has not arrived: what waits behind it goes sooner."""
+        if sending not in self._queue:
+            return
+        number, now_ns = self._queue.index(sending), self._world.now_ns
+        behind = self._queue[number + 1 :]
+        del self._queue[number:]
+        self._world.cancel(sending.arrival)
+        if sending.begins_ns < now_ns:
+            self._used_ns = max(self._used_ns, min(now_ns, sending.over_ns))
+        for each in behind:
+            if each.begins_ns > now_ns:
+                self._world.cancel(each.arrival)
+                each.begins_ns = max(now_ns, self._free_ns)
+                each.over_ns, each.arrival = self._placed(each.took_ns, each.begins_ns)
+            self._queue.append(each)
+
+    @property
+    def _free_ns(self) -> int:
+        return max(self._used_ns, self._queue[-1].over_ns) if self._queue else self._used_ns
+
+    def _placed(self, took_ns: int, begins_ns: int) -> tuple[int, Event]:
+        """When it is over, and its arrival."""
+        over_ns = max(self._world.now_ns, begins_ns + took_ns)
+        return over_ns, self._world.at(over_ns + self._latency_ns, ARRIVED, self._arrived)
+
+    def _arrived(self) -> None:
+        first = self._queue.pop(0)
+        self._used_ns = max(self._used_ns, first.over_ns)
+        first.on_arrival(True)
 
 
 class End:
     """Where transfers begin or end. When it fails, all that is under way there breaks off."""
 
-    def __init__(self, *links: Link) -> None:
+    def __init__(self) -> None:
         self.lives = 0
         """How often it has failed: what was promised before is gone."""
         self.under_way: dict[Transfer, None] = {}
-        self._links = links
         self._faults = 0
         """That hold it down."""
 
@@ -73,10 +116,12 @@ class End:
         self.break_off()
 
     def break_off(self) -> None:
-        for transfer in list(self.under_way):
+        """At once: nothing of it takes the place of another on a link."""
+        broken = list(self.under_way)
+        for transfer in reversed(broken):
+            transfer.stop()
+        for transfer in broken:
             transfer.end(False)
-        for link in self._links:
-            link.clear()
 
     def recover(self) -> None:
         """Of one of its faults."""
@@ -86,12 +131,11 @@ class End:
 class Transfer:
     """Has arrived when every link that it goes over has carried it; ends once."""
 
-    def __init__(self, world: World, ends: Sequence[End], size_bytes: float, on_arrival: OnArrival) -> None:
-        self._world = world
+    def __init__(self, ends: Sequence[End], size_bytes: float, on_arrival: OnArrival) -> None:
         self._ends = ends
         self._size_bytes = size_bytes
         self._on_arrival = on_arrival
-        self._ways: list[tuple[Link, Event]] = []
+        self._ways: list[tuple[Link, Sending]] = []
         self._missing = 0
         for end in ends:
             end.under_way[self] = None
@@ -105,12 +149,17 @@ class Transfer:
             return
         for end in self._ends:
             del end.under_way[self]
-        for link, arrival in self._ways:
-            if ok:
+        if ok:
+            for link, _ in self._ways:
                 link.sent_bytes += self._size_bytes
-            else:
-                self._world.cancel(arrival)
+        else:
+            self.stop()
         self._on_arrival(ok)
+
+    def stop(self) -> None:
+        """Nothing more of it goes."""
+        for link, sending in self._ways:
+            link.drop(sending)
 
     def _carried(self, ok: bool) -> None:
         self._missing -= 1
@@ -128,7 +177,7 @@ class TierLinks:
         self._block_bytes = block_bytes
         self.reads = {tier.name: Link(world, tier.bytes_per_s, tier.latency_s) for tier in tiers}
         self.writes = {tier.name: Link(world, tier.bytes_per_s, tier.latency_s) for tier in tiers}
-        self.ends = {tier.name: End(self.reads[tier.name], self.writes[tier.name]) for tier in tiers}
+        self.ends = {tier.name: End() for tier in tiers}
         self.num_failed: Counter[str] = Counter()
         """Loads from a tier and copies to it that did not arrive."""
 
@@ -157,6 +206,6 @@ class TierLinks:
         if not all(end.is_up for end in ends):
             self._world.at(self._world.now_ns, ARRIVED, arrived, False)
             return
-        transfer = Transfer(self._world, ends, len(keys) * self._block_bytes, arrived)
+        transfer = Transfer(ends, len(keys) * self._block_bytes, arrived)
         for name, links in ways.items():
             transfer.over(links[name])
