@@ -180,3 +180,15 @@ def test_the_commands_draw(arguments: list[str], ending: str, tmp_path: Path) ->
     assert content.startswith({"png": b"\x89PNG", "svg": b"<svg", "html": b"<!DOCTYPE html>"}[ending])
     if ending == "svg":
         assert b"a title" in content
+
+
+def test_systems_that_share_a_chip_have_a_stack_each() -> None:
+    where = deployed("llama-3.1-8b", tensor=1)
+    other = replace(where.system, name="my-box")
+    reports = [memory_report(replace(where, system=system), 4096, 16) for system in (where.system, other)]
+    bars = memory_chart(reports)["layer"][0]["data"]["values"]
+    assert {row["system"] for row in bars} == {"1 x h100-sxm (hgx-h100)", "1 x h100-sxm (my-box)"}
+    alone = memory_chart(reports[:1])["layer"][0]["data"]["values"]
+    assert {row["system"] for row in alone} == {"1 x h100-sxm"}
+    for name in {row["system"] for row in bars}:
+        assert sum(row["bytes"] for row in bars if row["system"] == name) == pytest.approx(80e9)

@@ -101,6 +101,12 @@ def test_a_config_on_disk(tmp_path: Path) -> None:
         (["best", "qwen3-8b", "--slo", "1", "--weights", "fp8", "--weights", "fp8"], "'fp8' is there twice"),
         (["decode", "qwen3-8b", "--batch", "4", "--batch", "4"], "'4' is there twice"),
         (["disaggregate", "qwen3-8b", "--slo", "4", "--slo", "4.0"], "'4.0' is there twice"),
+        (
+            ["memory", "qwen3-8b", "--chart", "a.svg", "--beside", "HGX_H100"],
+            "--beside HGX_H100: the chart has it already",
+        ),
+        (["roofline", "qwen3-8b", "--chart", "a.svg", "--beside", "hgx-h100"], "the chart has it already"),
+        (["kv", "qwen3-8b", "--chart", "a.svg", "--beside", "qwen3-8b"], "the chart has it already"),
         (["kv", "qwen3-8b", "--context", "128k"], "'128k' is not a whole number, all of its digits written"),
         (["receipt", "qwen3-8b", "--batch", "4", "--batch=8"], "--batch takes one value and is there 2 times"),
         (["best", "qwen3-8b", "--slo", "1", "--slo", "1", "--slo", "1"], "--slo takes one value and is there 3 times"),

@@ -20,6 +20,7 @@ from headway.cli.plan_options import (
     TOKENS,
     Whole,
     about_a_model,
+    check_beside,
     look_up,
     one_line,
     option,
@@ -102,6 +103,7 @@ def kv_question(
     from headway.planner import charts
     from headway.planner.kv import kv_report
 
+    check_beside(beside, asked["model"])
     with one_line():
         catalog, shape, precision = look_up(**asked)
         counted = catalog.chip(chip) if chip else catalog.system(system).chip
@@ -132,6 +134,7 @@ def roofline_question(
     from headway.planner.step import roofline_report
 
     engine = asked["engine"]
+    check_beside(beside, asked["system"])
     with one_line():
         catalog, where = taken(asked)
         report = roofline_report(where, context, batch)

@@ -84,6 +84,15 @@ def distinct(ctx: click.Context, param: click.Parameter, values: tuple[Any, ...]
     return values
 
 
+def check_beside(names: tuple[str, ...], own: str) -> None:
+    """Raises UsageError for what the chart shows anyway, or would show twice."""
+    from headway.catalog.system import folded
+
+    for name in names:
+        if folded(name) == folded(own):
+            raise click.UsageError(f"--beside {name}: the chart has it already")
+
+
 CATALOG = option("--catalog", "overlays", multiple=True, type=NamedPath(path_type=Path), help="Directory of own facts.")
 JSON = option("--json", "as_json", is_flag=True, help="One JSON object; SI units, named in the keys.")
 SYSTEM = option("--system", default="hgx-h100", help="Chips and links, by name, or a file of headway calibrate.")

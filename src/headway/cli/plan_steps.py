@@ -8,7 +8,18 @@ from typing import Any
 import click
 
 from headway.cli.plan_deployment import MFU, SHARE, a_request, by_floors, charted, draw, on_a_system, taken, workload
-from headway.cli.plan_options import BATCH, CHIPS, SLO, SYSTEM, TOKENS, Whole, about_a_model, one_line, option
+from headway.cli.plan_options import (
+    BATCH,
+    CHIPS,
+    SLO,
+    SYSTEM,
+    TOKENS,
+    Whole,
+    about_a_model,
+    check_beside,
+    one_line,
+    option,
+)
 from headway.cli.plan_show import show
 from headway.cli.preconditions import Beside, given_options
 from headway.cli.quantities import Number
@@ -79,6 +90,7 @@ def memory_question(
     from headway.planner import charts
     from headway.planner.memory import memory_report
 
+    check_beside(beside, asked["system"])
     with one_line():
         catalog, where = taken(asked)
         report = memory_report(where, context, batch)

@@ -32,11 +32,10 @@ _COLOURS = {
 def memory_chart(reports: Sequence[MemoryReport], title: str | None = None) -> dict[str, Any]:
     """A stack a report; a rule at the chip's memory."""
     rows: Rows = []
-    for report in reports:
+    for name, report in zip(_names(reports), reports, strict=True):
         parts = {**report.weight_bytes_by_part, "KV": report.kv_bytes, "kept free": report.kept_free_bytes}
         if report.unused_bytes > 0:
             parts["unused"] = report.unused_bytes
-        name = f"{report.chips} x {report.chip}"
         rows += [
             {"system": name, "part": part.replace("_", " "), "bytes": size, "order": i}
             for i, (part, size) in enumerate(parts.items())
@@ -58,6 +57,15 @@ def memory_chart(reports: Sequence[MemoryReport], title: str | None = None) -> d
         f"KV {first.kv_format}; the rule is the chip's memory",
     )
     return chart(title or f"Memory of {first.model}", subtitle, layers, width={"step": 150})
+
+
+def _names(reports: Sequence[MemoryReport]) -> list[str]:
+    """Chips by their own name; with that of the system where two have such chips."""
+    chips = [f"{report.chips} x {report.chip}" for report in reports]
+    return [
+        name if chips.count(name) == 1 else f"{name} ({report.system})"
+        for name, report in zip(chips, reports, strict=True)
+    ]
 
 
 def kv_chart(
