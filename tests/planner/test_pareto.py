@@ -154,6 +154,8 @@ def test_the_best_reaches_the_slo_at_the_lowest_price() -> None:
     cheapest = min(c.usd_per_mtok for c in frontier if c.interactivity_tokens_per_s >= 40 and c.usd_per_mtok)
     assert prices[0] == pytest.approx(cheapest)
     assert "the second costs" in report.why
+    one = best_report("", model("llama-3.1-70b"), SYSTEMS, [precision("fp8")], 4096, 40, count=1)
+    assert (len(one.best), one.why) == (1, report.why)
 
 
 def test_why_names_the_figure_that_decided() -> None:

@@ -104,10 +104,10 @@ def best_report(
     reached = [s.configuration(j) for s in tried if (j := s.best_at(slo_tokens_per_s, slo_ttft_s)) is not None]
     by_money = all(system.chip.rent_usd_per_hour is not None for system in systems)
     order = (_MONEY if by_money else _YIELD, *_TIES)
-    best = tuple(sorted(reached, key=lambda c: tuple(_rounded(figure.of(c)) for figure in order))[:count])
+    ranked = tuple(sorted(reached, key=lambda c: tuple(_rounded(figure.of(c)) for figure in order)))
     most = max((float(sweep.interactivity.max()) for sweep in tried), default=None)
     dropped: tuple[LeftOut, ...] = ()
-    if not best:
+    if not ranked:
         every = chain.from_iterable(deployments(name, model, systems, precisions, fits, max_chips))
         dropped = left_out(tried, every, asked_tokens(load)[0], slo_tokens_per_s, slo_ttft_s)
     return BestReport(
@@ -118,8 +118,8 @@ def best_report(
         "calibrated" if fits else "floor",
         "usd_per_mtok" if by_money else "throughput_tokens_per_s_per_chip",
         sum(len(s.batches) for s in tried),
-        best,
-        _why(best, slo_tokens_per_s, slo_ttft_s, most, order),
+        ranked[:count],
+        _why(ranked, slo_tokens_per_s, slo_ttft_s, most, order),
         dropped,
         formulas(load, bool(fits)),
         (*assumptions(load, fits), ORDER),
