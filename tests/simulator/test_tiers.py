@@ -121,7 +121,7 @@ def test_the_command_keeps_kv_in_tiers() -> None:
         ("dram,ttl=-1s", "ttl: "),
         ("dram=1GB,size=2GB", "once"),
         ("ssd=900000TB", "--kv-tier ssd: at most 8796 GB, 4,194,304 blocks, not 9e+08 GB"),
-        ("dram,size=1kB", "--kv-tier dram: num_blocks must be at least 1"),
+        ("dram,size=1kB", "--kv-tier dram: must have room for at least one block of KV"),
     ],
 )
 def test_a_tier_that_is_none_is_one_line(spec: str, words: str) -> None:

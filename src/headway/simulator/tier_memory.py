@@ -34,6 +34,9 @@ class TierMemory:
         """As the scheduler knows it. Raises ConfigError."""
         ttl_ns = None if self.ttl_s is None else round(self.ttl_s * 1e9)
         num_blocks = int(self.size_bytes / block_bytes)
+        if not num_blocks:
+            least = f"at least one block of KV, {block_bytes / 1e6:.4g} MB"
+            raise ConfigError(f"kv_tier {self.name}: must have room for {least}, not {self.size_bytes / 1e6:.4g} MB")
         if num_blocks > MAX_BLOCKS:
             if self.is_exact:
                 most = f"{MAX_BLOCKS * block_bytes / 1e9:.4g} GB, {MAX_BLOCKS:,} blocks"
