@@ -6,16 +6,22 @@ from dataclasses import replace
 
 import pytest
 
+from headway.arithmetic.formats import precision
+from headway.cli.plan_options import fit_for
+from headway.planner.best import best_report
 from headway.planner.decoding import decode_report
 from headway.planner.deployment import Deployment
 from headway.planner.disaggregation import disaggregation_report
 from headway.planner.energy import energy_report
+from headway.planner.fast_mode import fast_mode_report
 from headway.planner.journey import journey_report
+from headway.planner.lengths import Lengths
+from headway.planner.pareto import pareto_report
 from headway.planner.prefix import prefix_report
 from headway.planner.price import Owner, Workload, price_report
 from headway.planner.request import request_receipt
 from headway.planner.step import roofline_report
-from tests.arithmetic.models import catalog
+from tests.arithmetic.models import catalog, model
 from tests.planner.deployments import deployed
 
 WORK = Workload(8191, 0, 2, 32)
@@ -96,6 +102,24 @@ def test_what_is_said_of_prompts_is_what_is_counted() -> None:
     assert "a prompt is computed by itself, as the fit has it" in journey.assumptions
     alone = next(stage for stage in journey.stages if stage.name.startswith("prompt"))
     assert alone.duration_s == where.prompt(8191).alone_s
+
+
+def test_a_fast_mode_is_between_the_bests_of_both_speeds() -> None:
+    """Chips have prices: the most tokens a chip are not the cheapest."""
+    systems = [catalog().system(name) for name in ("hgx-h100", "gb300-nvl72")]
+    found = {system.chip.name: fit_for(catalog(), system.chip.name, "vllm") for system in systems}
+    fits = {chip: fit for chip, fit in found.items() if fit is not None}
+    assert len(fits) == 2
+    asked = ("", model("llama-3.1-70b"), systems, [precision("fp8")], Lengths(8192, 0, 1024))
+    report = fast_mode_report(*asked, fits, 72, 15.0, 4.0)
+    base, fast = (best_report(*asked, speed, fits).best[0] for speed in (15.0, 60.0))
+    assert (report.base, report.fast) == (base, fast)
+    assert base.usd_per_mtok is not None
+    assert fast.usd_per_mtok is not None
+    assert report.price_multiplier == pytest.approx(fast.usd_per_mtok / base.usd_per_mtok)
+    frontier = pareto_report(*asked, fits, 15.0).best_at_slo
+    assert frontier is not None
+    assert (base.chip, frontier.chip) == ("h100-sxm", "gb300")
 
 
 def test_groups_of_a_dense_model_are_replicas() -> None:

@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from headway.arithmetic.formats import Precision
 from headway.arithmetic.shape import ModelShape, ShapeError
 from headway.catalog import System
+from headway.planner.best import best_report
 from headway.planner.economics import price_multiplier
 from headway.planner.lengths import Lengths, asked_tokens
-from headway.planner.pareto import pareto_report
 from headway.planner.sweep import Configuration
 from headway.roofline import Calibration
 
 FORMULAS = (
-    "multiplier = chips a token at the fast speed / chips a token at the base, each the best on the frontier",
+    "multiplier = cost of a token at the fast speed / at the base, of the configuration that is first in `plan best`",
+    "cost: dollars where the rents of both chips are known, else chip-seconds",
     "at equal margin the price grows as the cost does",
 )
 
@@ -53,21 +54,27 @@ def fast_mode_report(
     """Raises ShapeError if one of the speeds is out of reach."""
     found = []
     for speed in (base_tokens_per_s, base_tokens_per_s * times):
-        report = pareto_report(name, model, systems, precisions, load, fitted, speed, max_chips, slo_ttft_s)
-        if report.best_at_slo is None:
+        report = best_report(name, model, systems, precisions, load, speed, fitted, max_chips, 1, slo_ttft_s)
+        if not report.best:
             raise ShapeError(f"nothing gives every user {speed:g} tokens/s: {'; '.join(map(str, report.left_out))}")
-        found.append(report.best_at_slo)
+        found.append(report.best[0])
     base, fast = found
-    cost = price_multiplier(1 / fast.throughput_tokens_per_s_per_chip, 1 / base.throughput_tokens_per_s_per_chip)
     return FastModeReport(
         name,
         report.cost_model,
         *asked_tokens(load),
         base_tokens_per_s,
         base_tokens_per_s * times,
-        cost,
+        price_multiplier(_cost(fast, base), _cost(base, fast)),
         base,
         fast,
         (*FORMULAS, *report.formulas),
         report.assumptions,
     )
+
+
+def _cost(of: Configuration, beside: Configuration) -> float:
+    """Of a token: dollars if those of both are known, else chip-seconds."""
+    if of.usd_per_mtok is None or beside.usd_per_mtok is None:
+        return 1 / of.throughput_tokens_per_s_per_chip
+    return of.usd_per_mtok
