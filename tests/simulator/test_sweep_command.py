@@ -14,11 +14,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from headway.catalog.machine import write_machine
 from headway.cli.simulate import simulate
 from headway.report.measures import MEASURES, MeasureError, measure
 from headway.report.run_charts import Samples, run_chart
 from headway.report.sweep_charts import chosen, sweep_chart
 from headway.simulator.simulation import Results
+from tests.machines import machine
 
 TRACES = Path(__file__).parents[1] / "data" / "traces"
 FEW = ("--requests", "10", "--jobs", "1")
@@ -49,6 +51,16 @@ def test_a_point_is_what_the_command_gives_alone() -> None:
 def test_processes_give_the_same() -> None:
     arguments = ("--requests", "10", *GRID)
     assert answer(*arguments, "--jobs", "2") == answer(*arguments, "--jobs", "1")
+
+
+def test_an_option_that_a_pools_machine_file_would_set_is_another_point(tmp_path: Path) -> None:
+    """Given, the default value of --weights is not what the file says."""
+    write_machine(machine(), tmp_path / "m.json")
+    out = tmp_path / "rows.jsonl"
+    pool = ("--pool", f"system={tmp_path / 'm.json'}", "--sweep", "seed=1", "--out", str(out))
+    for number, more in enumerate(((), ("--weights", "bf16"), ())):
+        assert called(*FEW, *pool, *more).exit_code == 0
+        assert len(out.read_bytes().splitlines()) == (1, 2, 2)[number]
 
 
 def test_the_table_has_a_row_a_point_and_says_what_did_not_fit() -> None:

@@ -31,7 +31,8 @@ class Files:
         """As JSON can hold it. Raises SweepError for a file that cannot be read again for each point."""
         known = {name: self._content(value) for name, value in options.items() if name not in NOT_READ}
         # Which options were given matters only beside those that a machine file sets.
-        return known | {"given": known["given"] if _named(options["system"]) else []}
+        sets_defaults = any(map(_named, (options["system"], *options["pools"])))
+        return known | {"given": known["given"] if sets_defaults else []}
 
     def _content(self, value: Any) -> Any:
         if isinstance(value, Path):
