@@ -78,6 +78,18 @@ def test_the_command() -> None:
     assert "must be fewer" in wrong.output
 
 
+def test_a_rent_that_is_given_counts() -> None:
+    work, unknown = Workload(1000, 0, 100, 4), deployed("llama-3.1-8b", "m3-ultra-node", tensor=1)
+    assert request_receipt(unknown, work).floor.usd is None
+    report = request_receipt(unknown, work, usd_per_chip_hour=0.5)
+    assert report.usd_per_chip_hour == 0.5
+    assert report.floor.usd == pytest.approx((report.floor.prefill_s + report.floor.decode_s / 4) * 0.5 / 3600)
+    known = deployed("llama-3.1-8b", fitted=True, tensor=1)
+    twice = request_receipt(known, work, usd_per_chip_hour=2 * 1.30)
+    assert twice.calibrated is not None
+    assert twice.calibrated.usd == pytest.approx(2 * (request_receipt(known, work).calibrated or twice.calibrated).usd)
+
+
 def test_what_is_only_announced_is_said() -> None:
     work = Workload(100, 0, 10, 1)
     rubin = request_receipt(deployed("llama-3.1-8b", "vr200-nvl72", tensor=1), work)

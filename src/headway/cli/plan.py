@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from headway.cli import plan_money, plan_moves, plan_steps
-from headway.cli.plan_deployment import a_request, charted, draw, on_a_system, taken, workload
+from headway.cli.plan_deployment import HOURLY, a_request, charted, draw, on_a_system, taken, workload
 from headway.cli.plan_group import OnceGroup
 from headway.cli.plan_options import (
     BATCH,
@@ -150,9 +150,12 @@ def roofline_question(
 @plan.command("receipt")
 @on_a_system
 @a_request()
+@HOURLY
 @option("--overhead", type=Number(1, 10), default=1.56, help="Power at the wall over that of the chips.")
 @option("--usd-per-kwh", type=Number(0, 100), default=0.08, help="Price of electricity.")
-def receipt_question(overhead: float, usd_per_kwh: float, as_json: bool, **asked: Any) -> None:
+def receipt_question(
+    usd_per_chip_hour: float | None, overhead: float, usd_per_kwh: float, as_json: bool, **asked: Any
+) -> None:
     """Seconds, joules and dollars of one request."""
     from headway.cli.plan_text import show_receipt
     from headway.planner.request import request_receipt
@@ -161,7 +164,7 @@ def receipt_question(overhead: float, usd_per_kwh: float, as_json: bool, **asked
     with one_line():
         work = workload(asked)
         _, where = taken(asked)
-        report = request_receipt(where, work, overhead, usd_per_kwh)
+        report = request_receipt(where, work, overhead, usd_per_kwh, usd_per_chip_hour)
     show_receipt(report, engine, as_json)
 
 

@@ -68,18 +68,23 @@ class RequestReceipt:
 
 
 def request_receipt(
-    where: Deployment, work: Workload, overhead: float = 1.2 * 1.3, usd_per_kwh: float = 0.08
+    where: Deployment,
+    work: Workload,
+    overhead: float = 1.2 * 1.3,
+    usd_per_kwh: float = 0.08,
+    usd_per_chip_hour: float | None = None,
 ) -> RequestReceipt:
-    """Raises ShapeError for what does not fit."""
+    """`usd_per_chip_hour` None: the chip's rent, if it is known. Raises ShapeError for what does not fit."""
     where.check_fits(work.prompt + work.output, work.batch)
     # The prompt's step draws the first token; each later one is a step of its own.
     shape = where.decode_shape(work.batch, work.prompt + np.arange(1, work.output))
     floor_s, engine = float(where.floor(shape).step_s.sum()), where.engine(shape)
+    hourly = usd_per_chip_hour if usd_per_chip_hour is not None else where.system.chip.rent_usd_per_hour
     at_floor = replace(where, fitted=None, mfu=None).prompt(work.new, work.cached)
     calibrated = None
     if engine is not None:
         prompt = where.prompt(work.new, work.cached)
-        calibrated = _cost(where, work, prompt, float(engine.step_s.sum()), overhead, usd_per_kwh)
+        calibrated = _cost(where, work, prompt, float(engine.step_s.sum()), overhead, usd_per_kwh, hourly)
     return RequestReceipt(
         where.name,
         where.system.name,
@@ -91,8 +96,8 @@ def request_receipt(
         work.batch,
         overhead,
         where.system.chip.tdp_w,
-        where.system.chip.rent_usd_per_hour,
-        _cost(where, work, at_floor, floor_s, overhead, usd_per_kwh),
+        hourly,
+        _cost(where, work, at_floor, floor_s, overhead, usd_per_kwh, hourly),
         calibrated,
         where.fitted.median_error if where.fitted else None,
         uncertain_figures(where.system),
@@ -100,9 +105,15 @@ def request_receipt(
 
 
 def _cost(
-    where: Deployment, work: Workload, prompt: PromptCost, decode_s: float, overhead: float, usd_per_kwh: float
+    where: Deployment,
+    work: Workload,
+    prompt: PromptCost,
+    decode_s: float,
+    overhead: float,
+    usd_per_kwh: float,
+    hourly: float | None,
 ) -> RequestCost:
-    power_w, hourly = where.system.chip.tdp_w, where.system.chip.rent_usd_per_hour
+    power_w = where.system.chip.tdp_w
     prefill_chip_s, decode_chip_s = (s * where.cut.chips for s in (prompt.together_s, decode_s / work.batch))
     energy = None
     if power_w is not None:
