@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from headway.arithmetic.cache import kv_bytes
-from headway.arithmetic.parallelism import Parallelism, weight_bytes_by_part
+from headway.arithmetic.parallelism import MAX_CHIPS, Parallelism, weight_bytes_by_part
 from headway.arithmetic.shape import ShapeError
 from headway.catalog import CatalogError, Chip, System
 from headway.planner.deployment import FLOOR, Deployment
@@ -137,7 +137,8 @@ def _held(
     mine, room = copied + sequences * cache, attention.system.chip.hbm_bytes * USABLE
     if mine > room:
         fits = int((room - copied) // cache) if room > copied else 0
-        more = f"{-(-batch // fits)} chips would do" if fits else "no number of these chips does"
+        needed = -(-batch // fits) if fits else MAX_CHIPS + 1
+        more = f"{needed} chips would do" if needed <= MAX_CHIPS else "no number of these chips does"
         raise ShapeError(
             f"attention needs {mine / 1e9:.4g} GB on each {attention.system.chip.name} and {room / 1e9:.4g} GB are "
             f"usable: {more}"
