@@ -221,7 +221,7 @@ def test_sides_that_do_not_fit() -> None:
         afd_report(where, catalog().system("lpx-256"), 8, 256, 64, 4096)
     with pytest.raises(ShapeError, match=r"attention needs .* GB on each b200-sxm .*: \d+ chips would do"):
         afd_report(where, catalog().system("hgx-b200"), 1, 16, 4096, 65_536)
-    with pytest.raises(ShapeError, match="attention needs .* GB on each h100-sxm .*: no number of these chips does"):
+    with pytest.raises(ShapeError, match=r"attention needs .* GB on each h100-sxm .*: no number of these chips does"):
         afd_report(deployed("llama-3.1-8b"), catalog().system("hgx-b200"), 1, 1, 10_000_000, 65_536)
     alone = replace(deployed("llama-3.1-8b"), system=catalog().system("m3-ultra-node"))
     with pytest.raises(ShapeError, match="has no link in the catalog"):
