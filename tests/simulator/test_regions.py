@@ -20,7 +20,7 @@ from headway.workload.call import Call, Workload, WorkloadError
 
 from .drive import MS, PlainTime, config, lone, run_fleet
 from .strategies import workloads
-from .test_handover import FLAT
+from .test_handover import FLAT, split
 
 EXAMPLES = settings(max_examples=40, deadline=None)
 WAYS = {frozenset(("here", "there")): 0.04}
@@ -77,6 +77,16 @@ def test_a_call_waits_where_a_replica_for_its_model_comes_back() -> None:
         (record,) = run_fleet(workload, apart).records
         assert (record.reason, record.replica, record.way_ns) == ("stop", len(apart.pools) - 1, 20 * MS)
         assert record.ttft_ns > 990 * MS
+
+
+@pytest.mark.parametrize("for_s", [None, 1.0])
+def test_a_region_whose_decoders_are_down_gets_no_new_calls(for_s: float | None) -> None:
+    halves = split(time=FLAT)
+    near = tuple(replace(pool, region="here") for pool in halves.pools)
+    far = Pool(1, halves.pools[0].scheduler, FLAT, region="there")
+    apart = replace(halves, pools=(*near, far), regions=here(), faults=(Fault("replica", 0.005, for_s, 1),))
+    records = run_fleet(lone((0.0, 4, 2), (0.01, 4, 2)), apart).records
+    assert {r.call.id: (r.reason, r.replica) for r in records} == {"0": ("stop", 1), "1": ("stop", 2)}
 
 
 def test_sessions_are_shared_out_as_asked_whatever_else_is_drawn() -> None:

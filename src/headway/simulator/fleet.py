@@ -209,11 +209,10 @@ class Fleet:
         """
         if self._nearest is None or self.config.regions is None:
             return 0, self._way_ns
-        entries, spill = [site.entries for site in sites], self.config.regions.spill
-        has_room = [group.has_room(spill) for group in entries]
-        is_up = [group.is_up for group in entries]
-        comes_back = [not all(map(self._faults.is_for_good, group.replicas)) for group in entries]
-        return self._nearest.choose(client.region, has_room, is_up, comes_back)
+        spill, is_lost = self.config.regions.spill, self._faults.is_for_good
+        has_room = [site.has_room(spill) for site in sites]
+        is_up = [site.is_up for site in sites]
+        return self._nearest.choose(client.region, has_room, is_up, [site.will_be_up(is_lost) for site in sites])
 
     def _travel(self, way_ns: int, action: Callable[..., None], *arguments: Any) -> None:
         if way_ns:

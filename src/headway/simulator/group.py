@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -74,3 +74,19 @@ class Site:
     @property
     def groups(self) -> tuple[Group, Group]:
         return self.entries, self.decoders
+
+    @property
+    def needed(self) -> list[Group]:
+        """Without one of these, a call that comes is not answered."""
+        return [self.entries, *([self.decoders] if self.decoders.replicas else [])]
+
+    @property
+    def is_up(self) -> bool:
+        return all(group.is_up for group in self.needed)
+
+    def has_room(self, spill: float) -> bool:
+        return self.is_up and self.entries.has_room(spill)
+
+    def will_be_up(self, is_lost: Callable[[int], bool]) -> bool:
+        """`is_lost`: whether a replica will not come back."""
+        return all(not all(map(is_lost, group.replicas)) for group in self.needed)
