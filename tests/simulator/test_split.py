@@ -36,7 +36,9 @@ def split_time(name: str = "llama-3.1-70b", chips: int = 256, host_gap_s: float 
 
 @settings(max_examples=25, deadline=None)
 @given(
-    st.sampled_from([("llama-3.1-70b", 256), ("gemma-3-27b", 128), ("qwen3-30b-a3b", 80)]),
+    st.sampled_from(
+        [("llama-3.1-70b", 256), ("gemma-3-27b", 128), ("qwen3-30b-a3b", 80), ("nemotron-3-super-120b-a12b", 256)]
+    ),
     st.sampled_from([1, 3, 8]),
     st.integers(1, 200),
     st.integers(1, 4000),

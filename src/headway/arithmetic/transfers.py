@@ -8,10 +8,11 @@ from typing import Literal
 
 import numpy as np
 
+from headway.arithmetic.attends import attends
 from headway.arithmetic.experts import FloatArray, destinations
 from headway.arithmetic.formats import Precision
 from headway.arithmetic.layers import Experts, Layer
-from headway.arithmetic.parallelism import Parallelism
+from headway.arithmetic.parallelism import Parallelism, kv_shards
 from headway.arithmetic.shape import ModelShape
 from headway.arithmetic.step_shape import StepShape
 
@@ -148,8 +149,9 @@ def _context_exchange(
     share = shape.busiest_share(cut.data)
     tokens = shape.tokens * share
     heads = a.num_heads / cut.tensor
-    asked = tokens * heads * (a.head_dim + a.value_dim) * p.small.bits_per_value / 8
-    cached = (shape.reads.max(0) if len(shape.reads) else shape.sequences) * share
-    round_trip = cached * a.kv_values_per_token * p.kv.bits_per_value / 8
-    sent = np.minimum(asked, round_trip) if a.kind != "linear" else asked
+    sent = tokens * heads * (a.head_dim + a.value_dim) * p.small.bits_per_value / 8
+    if parts := attends(a):
+        reads = {part: shape.reads[shape.spans.index(part.span)] for part in parts}
+        values = sum(reads[part] * part.values / kv_shards(cut.tensor, part.kv_heads) for part in parts)
+        sent = np.minimum(sent, values * share * p.kv.bits_per_value / 8)
     return all_to_all("context exchange", cut.context, others * sent, domain, layers)

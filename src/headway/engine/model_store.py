@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import tempfile
@@ -32,25 +33,31 @@ def resolve_model(name: str | None, progress: Report = quiet) -> Path:
     """
     if name is None:
         return _default(progress)
-    path = Path(name).expanduser()
-    if path.is_dir():
+    path = _path(name)
+    if os.path.isdir(path):
         return _directory(path)
     if path.suffix == ".gguf":
-        if not path.is_file():
+        if not os.path.isfile(path):
             raise ModelError(f"there is no file {path}")
         return cached_model(
             f"{path.stem}-{file_sha256(path)[:16]}-{_FORMAT}", lambda out: convert_gguf(path, out, progress)
         )
-    if path.exists() or name.startswith((".", "/", "~")) or not _HUB_ID.fullmatch(name):
+    if os.path.exists(path) or name.startswith((".", "/", "~")) or not _HUB_ID.fullmatch(name):
         raise ModelError(f"model {name!r} is neither a directory, nor a .gguf file, nor a Hugging Face hub id")
     return _from_hub(name)
 
 
 def display_name(name: str | None) -> str:
     """What the API calls the model."""
-    return (
-        default_model.NAME if name is None else Path(name).expanduser().resolve().name if Path(name).exists() else name
-    )
+    if name is None:
+        return default_model.NAME
+    path = _path(name)
+    return path.resolve().name if os.path.exists(path) else name
+
+
+def _path(name: str) -> Path:
+    """`os.path` takes what cannot be a path, or nobody's home, for something that is not there."""
+    return Path(os.path.expanduser(name))
 
 
 def _default(progress: Report) -> Path:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -101,18 +100,22 @@ class DealtTime(TabulatedTime):
         cost = self._price(replace(work, transfers=tuple(transfers)), shape)
         return np.broadcast_to(cost.network_s, shape.tokens.shape)
 
-    def _exchange(self, i: int) -> tuple[float, float, float | None]:
-        """Latency, seconds of a token's query, and of a cached entry if that may be sent in its place."""
+    def _exchange(self, i: int) -> tuple[float, float, tuple[float, ...]]:
+        """Latency, seconds of a token's query and, by span, of a cached entry; none where no entry may be sent in the
+        query's place.
+        """
+        nothing = np.zeros(len(self.spans), np.int64)
 
-        def asked(tokens: int, entries: int) -> float:
-            reads = np.full(len(self.spans), entries, np.int64)
+        def asked(tokens: int, reads: Ints) -> float:
             shape = empty_shape(self.spans, tokens, sequences=np.int64(1), reads=reads)
             work = self._work(shape)
             return float(self._network(work, shape, work.transfers[i : i + 1]))
 
-        latency_s = asked(0, 0)
-        whole = asked(1, 0) > latency_s
-        return latency_s, asked(1, _MANY) - latency_s, None if whole else asked(_MANY, 1) - latency_s
+        latency_s = asked(0, nothing)
+        entries_s: tuple[float, ...] = ()
+        if asked(1, nothing) == latency_s:
+            entries_s = tuple(asked(_MANY, one) - latency_s for one in np.eye(len(self.spans), dtype=np.int64))
+        return latency_s, asked(1, nothing + _MANY) - latency_s, entries_s
 
     # Asked for each step
 
@@ -132,7 +135,7 @@ class DealtTime(TabulatedTime):
         busy_s = sum(larger(*pair) + self._exposed * smaller(*pair) for pair in times)
         network_s = self._sent[tokens].at(seen)
         if self._exchanges:
-            network_s = network_s + self._exchanged_s(tokens, share, reads, larger, smaller)
+            network_s = network_s + self._exchanged_s(tokens, share, reads, smaller)
         return self._together(compute_s, memory_s, network_s, busy_s, round(sequences * share), larger)
 
     def _times(self, tokens: int, seen: float) -> list[tuple[Any, Any]]:
@@ -141,12 +144,12 @@ class DealtTime(TabulatedTime):
         x = 1 / max(seen, 1)
         return fixed + [(compute[tokens].at(x), memory[tokens].at(x)) for compute, memory in self._experts]
 
-    def _exchanged_s(self, tokens: int, share: float, reads: Sums, larger: Choice, smaller: Choice) -> Any:
+    def _exchanged_s(self, tokens: int, share: float, reads: Sums, smaller: Choice) -> Any:
         total_s: Any = 0.0
-        for latency_s, token_s, entry_s in self._exchanges:
+        for latency_s, token_s, entries_s in self._exchanges:
             asked_s = tokens * token_s
-            if entry_s is not None:
-                asked_s = smaller(asked_s, reduce(larger, reads) * entry_s)
+            if entries_s:
+                asked_s = smaller(asked_s, sum(read * each_s for read, each_s in zip(reads, entries_s, strict=True)))
             total_s = total_s + latency_s + share * asked_s
         return total_s
 

@@ -11,7 +11,7 @@ from headway.arithmetic.layers import ShapeError
 from headway.arithmetic.parallelism import Parallelism, weight_bytes_by_part
 from headway.arithmetic.work import step_work
 from headway.roofline import Coefficients
-from headway.roofline.split import FEED_FORWARD, MAX_MICRO_BATCHES, hop_link, hops_s, side_time
+from headway.roofline.split import FEED_FORWARD, MAX_MICRO_BATCHES, crossings, hop_link, hops_s, side_time
 from headway.simulator.dealt_time import EXCHANGE, DealtTime
 from headway.simulator.staged_time import micro_batch
 from headway.simulator.step_probes import empty_shape
@@ -98,7 +98,7 @@ class SplitTime:
         self._feed_forward = [tuple(row) for row in np.stack(side, -1).tolist()]
         link = hop_link(system, cut.chips, feed_forward.system, feed_forward.chips)
         token_bytes = precision.small.size_bytes(model.hidden)
-        self._hops_s = [hops_s(link, len(model.layers), tokens * token_bytes) for tokens in range(max_step_tokens + 1)]
+        self._hops_s = [hops_s(link, crossings(model), tokens * token_bytes) for tokens in range(max_step_tokens + 1)]
 
     def one(self, step: Counts) -> Step:
         best = self._best(step)
