@@ -100,7 +100,8 @@ def test_a_late_load_generator_exits_with_3(tmp_path: Path) -> None:
     assert "the load generator" in " ".join(result.output.split())
 
 
-def test_interrupting_keeps_what_is_done(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupting_keeps_what_is_done(tmp_path: Path, number: signal.Signals) -> None:
     trace = tmp_path / "trace.jsonl"
     rows = [{"timestamp": 0, "input_length": 20, "output_length": n, "hash_ids": []} for n in (5, 5, 200)]
     trace.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -116,7 +117,7 @@ def test_interrupting_keeps_what_is_done(tmp_path: Path) -> None:
         while not any(body["max_tokens"] == 200 for body in server.bodies):
             assert process.poll() is None
             time.sleep(0.02)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         output, errors = process.communicate(timeout=120)
     assert process.returncode == 130, errors
     assert b"Traceback" not in errors

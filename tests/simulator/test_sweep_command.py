@@ -126,7 +126,8 @@ def test_where_no_point_has_a_result_the_exit_code_says_so() -> None:
     assert "  2         as above" in result.output
 
 
-def test_after_ctrl_c_the_file_has_what_was_done(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_after_ctrl_c_the_file_has_what_was_done(tmp_path: Path, number: signal.Signals) -> None:
     out = tmp_path / "s.jsonl"
     command = (
         sys.executable,
@@ -143,7 +144,7 @@ def test_after_ctrl_c_the_file_has_what_was_done(tmp_path: Path) -> None:
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         while process.poll() is None and not (out.exists() and out.stat().st_size):
             time.sleep(0.02)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         text, errors = process.communicate(timeout=60)
     assert (process.returncode, errors) == (130, "")
     done = out.read_text().count("\n")

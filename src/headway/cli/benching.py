@@ -59,6 +59,7 @@ _READ_IF = (
     ),
 )
 """Beside those of the workload."""
+_ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
 def run_bench(**options: Any) -> None:
@@ -280,21 +281,22 @@ def _empty_directory(out: Path | None) -> Iterator[Path]:
 
 
 def _stop_on_interrupt(stop: asyncio.Event) -> Callable[[], None]:
-    """Ctrl-C gives up what is under way and keeps what is done; a second one ends at once."""
+    """Ctrl-C, or a request to end, gives up what is under way and keeps what is done; a second one ends at once."""
     loop = asyncio.get_running_loop()
+
+    def restore() -> None:
+        for number in _ENDING:
+            loop.remove_signal_handler(number)
 
     def interrupted() -> None:
         if stop.is_set():
-            loop.remove_signal_handler(signal.SIGINT)
+            restore()
             signal.raise_signal(signal.SIGINT)
         stop.set()
 
     try:
-        loop.add_signal_handler(signal.SIGINT, interrupted)
+        for number in _ENDING:
+            loop.add_signal_handler(number, interrupted)
     except (NotImplementedError, RuntimeError, ValueError):
         return lambda: None
-
-    def restore() -> None:
-        loop.remove_signal_handler(signal.SIGINT)
-
     return restore

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -29,6 +31,12 @@ def _check_values(args: Sequence[str]) -> None:
             raise click.UsageError(f"{option}: {shown!r} has bytes that are not UTF-8")
 
 
+def _end_as_on_ctrl_c() -> None:
+    """Who is told to end keeps what is done. Only a program's main thread may say so."""
+    with contextlib.suppress(ValueError):
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
 class OneLineGroup(click.Group):
     """A user's mistake ends with its exit code, 2 for an option and 1 for anything else, and one line on stderr."""
 
@@ -38,6 +46,7 @@ class OneLineGroup(click.Group):
             return super().main(args, standalone_mode=False, **extra)
         try:
             _check_values(sys.argv[1:] if args is None else args)
+            _end_as_on_ctrl_c()
             result = super().main(args, standalone_mode=False, **extra)
         except click.ClickException as error:
             click.echo(f"headway: {' '.join(error.format_message().split())}", err=True)

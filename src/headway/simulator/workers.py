@@ -88,14 +88,15 @@ class _Worker:
         return ended
 
     def end(self) -> None:
-        self.process.terminate()
+        self.process.kill()
         self.process.join()
         self.pipe.close()
 
 
 def _work(run: Run, pipe: Connection) -> None:
-    """Ctrl-C is for the process that began the sweep: it ends this one."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Ctrl-C, and a request to end, are for the process that began the sweep: it ends this one."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     try:
         while True:
             pipe.send(attempt(run, pipe.recv()))
