@@ -12,7 +12,7 @@ from headway.scheduler.request import Request
 from headway.scheduler.scheduler import Scheduler
 from headway.scheduler.sequence import Finished
 from headway.scheduler.step_log import Recorder
-from headway.scheduler.step_records import Header
+from headway.scheduler.step_records import VERSION, Header
 
 from .scripted import ScriptedExecutor, counting_script
 
@@ -53,7 +53,7 @@ class Drive:
     def __init__(self, config: SchedulerConfig, depth: int = 1, script=counting_script) -> None:
         self.scheduler = Scheduler(config, b"key")
         self.log: list[bytes] = []
-        self.brain = Recorder(self.scheduler, self.log.append, Header(1, config))
+        self.brain = Recorder(self.scheduler, self.log.append, Header(VERSION, config))
         self.body = ScriptedExecutor(config, script)
         self.depth = depth
         self.now_ns = 0

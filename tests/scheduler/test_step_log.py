@@ -10,7 +10,7 @@ from headway.scheduler.config import Speculation
 from headway.scheduler.facts import TierHolds
 from headway.scheduler.request import Sampling
 from headway.scheduler.step_log import replay
-from headway.scheduler.step_records import StepLogError
+from headway.scheduler.step_records import VERSION, StepLogError
 
 from .drive import Drive, config, request
 
@@ -70,5 +70,5 @@ def test_what_is_no_log_is_refused_with_its_line(lines: list[bytes], message: st
 
 def test_another_version_is_refused(log: list[bytes]) -> None:
     header = json.loads(log[0]) | {"version": 99}
-    with pytest.raises(StepLogError, match="version 99 where this program reads 1"):
+    with pytest.raises(StepLogError, match=f"version 99 where this program reads {VERSION}"):
         replay([json.dumps(header).encode(), *log[1:]])

@@ -298,3 +298,12 @@ def test_what_cannot_hand_over_gets_one_line(arguments: tuple[str, ...], said: s
     result = CliRunner().invoke(simulate, ("--requests", "5", *arguments))
     assert result.exit_code in (1, 2)
     assert said in " ".join(result.output.split())
+
+
+@pytest.mark.parametrize("eighth", range(1, 8))
+def test_a_call_that_comes_back_to_a_replica_ends_where_its_answer_does(eighth: int) -> None:
+    """Its old slot is not given back there before the next plan."""
+    whole = run_fleet(lone((0.0, 9, 3)), split(time=FLAT)).records[0]
+    fault = Fault("replica", whole.end_ns * eighth / 8e9, 1e-6, 1)
+    (record,) = run_fleet(lone((0.0, 9, 3)), replace(split(time=FLAT), faults=(fault,))).records
+    assert (record.reason, record.receipt.tokens_generated) == ("stop", 3)

@@ -17,7 +17,7 @@ from headway.simulator.tier_memory import MAX_BLOCKS, TierMemory
 from headway.simulator.world import World
 from headway.workload.call import Call, Workload
 
-from .drive import KV_BLOCK_BYTES, MS, Outcome, PlainTime, config, run, run_fleet
+from .drive import KV_BLOCK_BYTES, MS, Outcome, PlainTime, config, lone, run, run_fleet
 
 DRAM = TierMemory("dram", 60 * KV_BLOCK_BYTES, bytes_per_s=1e6, latency_s=0.003)
 """1 ms a block."""
@@ -39,6 +39,16 @@ def two_turns(gap_s: float = 5.0) -> Workload:
 def served(*tiers: TierMemory, gap_s: float = 5.0, **changes: object) -> Outcome:
     time = PlainTime(attended_ns=0, gap_ns=0)
     return run(two_turns(gap_s), config(NUM_BLOCKS, **changes), time, tiers=tiers, check=True)
+
+
+def test_kv_in_use_is_the_same_without_jumps() -> None:
+    """But for a few per cent: of a jump, blocks are counted for half of the time in which they were taken."""
+    used = []
+    for jumps in (True, False):
+        pool = Pool(1, config(200, late_blocks=jumps), PlainTime(), (), KV_BLOCK_BYTES)
+        outcome = run_fleet(lone((0.0, 5, 150), (0.0, 4, 100)), FleetConfig((pool,), jumps=jumps))
+        used.append(outcome.fleet.kv_uses()[0].mean_used_bytes)
+    assert used[0] == pytest.approx(used[1], rel=0.05)
 
 
 def test_a_load_takes_its_bytes_over_the_link_and_its_latency() -> None:

@@ -17,7 +17,7 @@ from headway.scheduler.contract import StepOutcome, StepPlan
 from headway.scheduler.request import Request
 from headway.scheduler.scheduler import Scheduler
 from headway.scheduler.step_log import Recorder
-from headway.scheduler.step_records import Header
+from headway.scheduler.step_records import VERSION, Header
 from headway.simulator.changes import changed, parse_changes
 from headway.simulator.logged_run import read_logged
 from headway.simulator.model_error import Errors, errors
@@ -57,7 +57,7 @@ def real_run(config: SchedulerConfig, repeated: bool = False) -> list[bytes]:
     plan runs as often as it may.
     """
     log: list[bytes] = []
-    brain = Recorder(Scheduler(config), log.append, Header(1, config))
+    brain = Recorder(Scheduler(config), log.append, Header(VERSION, config))
     rng = np.random.default_rng(3)
     shared = rng.integers(10, 99, 40)
     due = [(int(i * 9 * MS), np.concatenate([shared, rng.integers(10, 99, 20 + i)])) for i in range(40)]

@@ -144,12 +144,18 @@ class KVCache:
         if num_tokens > held:
             self._grow(rows, slot, held, num_tokens)
 
-    def grow_rows(self, rows: Rows, slots: Ints, num_tokens: Ints) -> None:
-        """The same for the first `num_tokens[i]` positions of each row."""
+    def grow_rows(self, rows: Rows, slots: Ints, num_tokens: Ints, over_ns: int = 0) -> None:
+        """The same for the first `num_tokens[i]` positions of each row. `over_ns`: for how long, up to now, rows have
+        gone on; blocks were in use since they were reached, on the average for half of it.
+        """
+        before = [(pool.num_held, pool.num_cached) for pool in self.pools]
         held = rows.capacity[slots]
         short = (num_tokens > held).nonzero()[0]
         for row in zip(slots[short].tolist(), held[short].tolist(), num_tokens[short].tolist(), strict=True):
             self._grow(rows, *row)
+        for pool, (held_before, cached_before) in zip(self.pools, before, strict=True):
+            pool.held_block_ns += (pool.num_held - held_before) * over_ns // 2
+            pool.idle_block_ns -= (cached_before - pool.num_cached) * over_ns // 2
 
     def _grow(self, rows: Rows, slot: int, held: int, num_tokens: int) -> None:
         size = self.config.block_size

@@ -151,7 +151,7 @@ class Scheduler:
         running.in_flight.popleft()
         running.last_committed = plan.number
         self._charge(flight, outcome, now_ns)
-        committed = self._apply(flight, outcome)
+        committed = self._apply(flight, outcome, now_ns)
         self._note_first_tokens(committed, now_ns)
         self._publish(plan.slots[flight.num_plain_decodes :])
         self._cache.drop_behind_windows(running.rows, plan.slots)
@@ -195,6 +195,11 @@ class Scheduler:
         return memory_use(self._cache, self._transfers)
 
     @property
+    def is_fresh(self) -> bool:
+        """No request has come yet."""
+        return not self._num_arrived
+
+    @property
     def is_idle(self) -> bool:
         """No request lives and no plan is in flight."""
         return not self._endings.alive and not self._running.in_flight
@@ -228,7 +233,7 @@ class Scheduler:
             self._drafts += int(plan.drafts.sum())
             self._drafts_accepted += int(outcome.accepted.sum())
 
-    def _apply(self, flight: InFlight, outcome: StepOutcome) -> Committed:
+    def _apply(self, flight: InFlight, outcome: StepOutcome, now_ns: int) -> Committed:
         """Plain decodes by vector operations; the rest, and all when a row is leaving or failed, row by row."""
         running, plan = self._running, flight.plan
         if outcome.error is not None:
@@ -239,7 +244,8 @@ class Scheduler:
         if not plain:
             return commit_rows(running.rows, plan, outcome, 0)
         if outcome.steps > 1 and self.config.late_blocks:
-            self._cache.grow_rows(running.rows, plan.slots, plan.starts + outcome.steps)
+            ends = plan.starts + outcome.steps
+            self._cache.grow_rows(running.rows, plan.slots, ends, now_ns - flight.planned_ns)
         decodes = commit_decodes(running.rows, plan, outcome, plain, bool(running.in_flight))
         if plain == len(plan.slots):
             return decodes

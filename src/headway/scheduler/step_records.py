@@ -17,7 +17,8 @@ from headway.scheduler.facts import AnswerKeys, Fact, TierHolds, TierLost
 from headway.scheduler.receipt import Receipt
 from headway.scheduler.request import FinishReason, Request, Sampling
 
-VERSION = 1
+VERSION = 2
+"""Of the records and of the decisions: what replays to the byte. A brain that decides otherwise counts it up."""
 # Numbers that 64 bits hold, even when some are added up.
 Ns = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
 Whole = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]

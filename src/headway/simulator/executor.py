@@ -47,6 +47,7 @@ class Timer(Protocol):
 class _Answer(msgspec.Struct):
     """What is left of a request's answer while it has no slot."""
 
+    request_id: str
     tokens_left: int
     keys: tuple[bytes, ...]
     last_token_ns: int = NO_TOKEN_YET
@@ -60,7 +61,8 @@ class ModelledExecutor:
         self._timer = timer
         self._jumps = jumps
         self._answers: dict[str, _Answer] = {}
-        self._owner: list[str | None] = [None] * max_running
+        self._owner: list[_Answer | None] = [None] * max_running
+        """By slot. One that was let go stays until a plan says so; by then its request may be here once more."""
         self._left = np.zeros(max_running, np.int64)
         self._last_ns = np.full(max_running, NO_TOKEN_YET, np.int64)
         self._plan: StepPlan | None = None
@@ -93,7 +95,7 @@ class ModelledExecutor:
 
         Told to the body, before the brain hears of the request.
         """
-        self._answers[request_id] = _Answer(num_output_tokens, keys, last_token_ns)
+        self._answers[request_id] = _Answer(request_id, num_output_tokens, keys, last_token_ns)
 
     def forget(self, request_id: str) -> None:
         """It has ended."""
@@ -106,9 +108,9 @@ class ModelledExecutor:
 
     def last_token_ns(self, request_id: str) -> int:
         """When a request that has not ended got its last token, or NO_TOKEN_YET."""
-        if request_id in self._owner:
-            return int(self._last_ns[self._owner.index(request_id)])
-        return self._answers[request_id].last_token_ns
+        answer = self._answers[request_id]
+        slot = next((slot for slot, owner in enumerate(self._owner) if owner is answer), None)
+        return answer.last_token_ns if slot is None else int(self._last_ns[slot])
 
     # The Executor protocol
 
@@ -216,23 +218,21 @@ class ModelledExecutor:
 
     def _complete(self, slots: Ints) -> None:
         for slot in slots.tolist():
-            name = self._owner[slot]
-            if name is not None and (keys := self._answers[name].keys):
-                self._facts.append(AnswerKeys(name, keys))
+            answer = self._owner[slot]
+            if answer is not None and answer.keys:
+                self._facts.append(AnswerKeys(answer.request_id, answer.keys))
 
     def _seat(self, plan: StepPlan) -> None:
         """Slots change hands; what is left of a preempted answer is kept for its return."""
         if len(plan.released):
             for slot in plan.released.tolist():
-                name = self._owner[slot]
-                answer = self._answers.get(name) if name is not None else None
+                answer = self._owner[slot]
                 if answer is not None:
                     answer.tokens_left, answer.last_token_ns = int(self._left[slot]), int(self._last_ns[slot])
                 self._owner[slot] = None
         for admitted in plan.admitted:
-            slot, name = admitted.slot, admitted.request.id
-            answer = self._answers[name]
-            self._owner[slot] = name
+            slot, answer = admitted.slot, self._answers[admitted.request.id]
+            self._owner[slot] = answer
             self._left[slot], self._last_ns[slot] = answer.tokens_left, answer.last_token_ns
 
     def _account(self, steps: int) -> int:

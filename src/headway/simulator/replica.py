@@ -104,8 +104,9 @@ class Replica:
         ended = {finished.id: finished for finished in self.scheduler.take_ended()}
         lost = [(ended[request_id], self.executor.last_token_ns(request_id)) for request_id in expected]
         self.executor.clear()
-        self._past_use = self.memory_use()
-        self.scheduler = Scheduler(self.config)
+        if not self.scheduler.is_fresh:
+            self._past_use = self.memory_use()
+            self.scheduler = Scheduler(self.config)
         self._busy = False
         self._submission += 1
         self._life += 1
