@@ -46,6 +46,18 @@ def test_a_known_machine_is_found_again(shape: tuple[int, int, int]) -> None:
     assert timer.median_error < 0.02
 
 
+def test_parts_that_hide_each_other_are_found_again() -> None:
+    """So are the moods of a kernel: two rows take longer than three."""
+
+    def law(tokens: int, sequences: int, pairs: int) -> float:
+        mood = 1.2 if tokens == sequences == 2 else 1.0
+        return mood * ((57 * MS) ** 1.5 + (2.7 * MS * tokens + 2 * US * pairs) ** 1.5) ** (1 / 1.5)
+
+    timer = RecordedTimer(log_of(DECODES + PROMPTS, law))
+    for shape in ((1, 1, 77), (2, 2, 303), (3, 3, 500), (16, 1, 800), (33, 1, 900), (70, 2, 5000), (220, 2, 30_000)):
+        assert device_ns(timer, *shape) == pytest.approx(law(*shape), rel=0.06)
+
+
 def test_noise_moves_it_little() -> None:
     rng = np.random.default_rng(5)
     log = log_of(DECODES + PROMPTS, lambda *shape: machine(*shape) * rng.lognormal(0, 0.1))
