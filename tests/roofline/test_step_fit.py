@@ -58,10 +58,24 @@ def test_it_finds_the_machine() -> None:
     fit = fit_steps(points, MODEL, FP32, PROBED)
     same = {"compute_efficiency": 0.5, "expert_compute_efficiency": 0.5, "attention_compute_efficiency": 0.2}
     other = {"bandwidth_efficiency": 1.0, "expert_bandwidth_efficiency": 1.0, "attention_bandwidth_efficiency": 0.5}
-    assert fit.coefficients == pytest.approx(FIT | same | other, rel=1e-3)
+    few = {"layer_1_s": FIT["layer_s"], "layer_3_s": FIT["layer_s"]}
+    assert fit.coefficients == pytest.approx(FIT | same | other | few, rel=1e-3)
     assert (fit.flops_per_s, fit.bytes_per_s) == (pytest.approx(2e11), pytest.approx(2e10 * 0.8))
     assert max(fit.median_error, fit.held_out_median_error, fit.held_out_mean_error) < 1e-3
     np.testing.assert_allclose(predicted(fit, points.shape), points.device_s + points.gap_s, rtol=1e-3)
+
+
+def test_kernels_for_few_rows_have_their_moods() -> None:
+    """One row takes longer than the terms have it, three rows less; in between they are told by the logarithm."""
+    points = measured()
+    moody = points.device_s + np.select([points.shape.tokens == 1, points.shape.tokens == 3], [9e-3, -2e-3], 0.0)
+    fit = fit_steps(replace(points, device_s=moody), MODEL, FP32, PROBED)
+    few = points.shape.tokens <= 3
+    np.testing.assert_allclose(predicted(fit, points.shape)[few], (moody + points.gap_s)[few], rtol=0.03)
+    layers = [fit.coefficients[name] for name in ("layer_3_s", "layer_s", "layer_1_s")]
+    assert layers == sorted(layers)
+    one, two, three = (float(predicted(fit, decode(spans(MODEL), n, 20))) for n in (1, 2, 3))
+    assert three < two < one
 
 
 def test_noise_shows_in_the_errors_and_the_fit_stays_near() -> None:

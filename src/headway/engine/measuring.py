@@ -18,7 +18,7 @@ from headway.scheduler.contract import Executor, Ints, StepOutcome, StepPlan, in
 from headway.scheduler.request import Request
 from headway.scheduler.scheduler import Scheduler
 
-BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
+BATCHES = (1, 2, 3, 4, 8, 16, 32, 64, 128)
 CONTEXTS = (32, 256, 1024, 4096)
 PROMPTS = (12, 48, 128, 256, 700, 2000)
 BESIDE = ((4, 256), (24, 64))

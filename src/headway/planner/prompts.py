@@ -48,7 +48,8 @@ def fitted_prompt(
     """Kernels of a prompt's own step are launched one by one; prompts that ride with others find them launched."""
     c, serving = fitted.coefficients, fitted.serving
     own = replace(c, launch_s=c.launch_s + serving.prompt_launch_s, host_sequence_s=0.0)
-    riding = replace(c, launch_s=0.0, layer_s=0.0, expert_layer_s=0.0, host_s=0.0, host_sequence_s=0.0)
+    few = dict.fromkeys((f"layer_{n}_s" for n in c.few_layers_s), 0.0)
+    riding = replace(c, launch_s=0.0, layer_s=0.0, expert_layer_s=0.0, host_s=0.0, host_sequence_s=0.0, **few)
     alone, several = (calibrated_cost(work, shape, system, each, cut) for each in (own, riding))
     each = serving.prompt_factor / (cut.data * cut.pipeline)
     return PromptCost(

@@ -14,7 +14,7 @@ from headway.arithmetic.step_shape import StepShape
 from headway.arithmetic.transfers import Transfer
 from headway.arithmetic.work import Op, StepWork
 from headway.catalog import CatalogError, Figure, System
-from headway.roofline.coefficients import PRIORS, Coefficients, Serving
+from headway.roofline.coefficients import PRIORS, Coefficients, Serving, layer_seconds
 from headway.roofline.cost import StepCost
 from headway.roofline.floor import rate_flops_per_s, transfer_s
 from headway.roofline.serving import beside
@@ -94,6 +94,7 @@ def calibrated_cost(
         compute_s, memory_s = compute_s + op_compute_s, memory_s + op_memory_s
         exposed_s = (1 - c.overlap) * np.minimum(op_compute_s, op_memory_s)
         busy_s = busy_s + np.maximum(op_compute_s, op_memory_s) + exposed_s
+    busy_s = busy_s + work.layers * (layer_seconds(rows, c.few_layers_s, c.layer_s) - c.layer_s)
     network_s = sum((_transfer_seconds(t, system, c) for t in work.transfers), start=np.float64(0)) + 0.0 * busy_s
     around_s = launches(work) * c.launch_s + work.layers * c.layer_s + work.expert_layers * c.expert_layer_s
     device_s = busy_s + network_s + around_s

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+import numpy as np
+
+from headway.arithmetic.experts import FloatArray
+
+FEW_TOKENS = (1, 2, 3, 4, 8, 16)
+"""Kernels for few rows have their moods: two rows may take longer than three."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +48,13 @@ class Coefficients:
     """What an operation takes besides, twice where its inputs are quantised first."""
     layer_s: float = 0.0
     """Norms, rotation and all else that a layer takes whatever its size."""
+    layer_1_s: float = 0.0
+    """The same in a step of one token; 0: not told. So do the next, and in between the logarithm of tokens."""
+    layer_2_s: float = 0.0
+    layer_3_s: float = 0.0
+    layer_4_s: float = 0.0
+    layer_8_s: float = 0.0
+    layer_16_s: float = 0.0
     expert_layer_s: float = 0.0
     """What a layer with routed experts takes beyond that: routing, sorting, gathering."""
     host_s: float = 0.0
@@ -53,6 +68,19 @@ class Coefficients:
     idle_w: float = 0.0
     compute_j_per_flop: float = 0.0
     memory_j_per_byte: float = 0.0
+
+    @property
+    def few_layers_s(self) -> dict[int, float]:
+        """By tokens, where it is told."""
+        return {n: seconds for n in FEW_TOKENS if (seconds := getattr(self, f"layer_{n}_s"))}
+
+
+def layer_seconds(tokens: FloatArray, few_layers_s: Mapping[int, float], layer_s: float) -> FloatArray:
+    """[N] what a layer takes in a step of so many tokens: with twice the most of the few, and more, `layer_s`."""
+    if not few_layers_s:
+        return np.full(np.shape(tokens), layer_s)
+    known = [*few_layers_s, 2 * max(few_layers_s)]
+    return np.interp(np.log2(np.maximum(tokens, 1)), np.log2(known), [*few_layers_s.values(), layer_s])
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,8 @@
            + cache bytes / bandwidth + attention's FLOPs / rate + sequences x sequence_s
     host   = host_s + sequences x host_sequence_s
 
+What steps of few tokens take beyond that, or less, is put down to their layers.
+
 Least squares of relative errors. Reading all weights takes as long in every step, as a constant does: how much of it
 is bandwidth is told by a probe of the memory, which the fit leaves only as far as the steps insist.
 """
@@ -13,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +25,7 @@ from headway.arithmetic.formats import Precision
 from headway.arithmetic.shape import ModelShape
 from headway.arithmetic.step_shape import StepShape
 from headway.arithmetic.work import Op, StepWork, step_work
+from headway.roofline.coefficients import FEW_TOKENS, layer_seconds
 from headway.roofline.terms import op_kind
 
 DEVICE_TERMS = ("layer", "bytes", "flops", "cache bytes", "attention flops", "sequence")
@@ -80,15 +84,16 @@ def fit_steps(
     for k in range(FOLDS):
         out = fold == k
         unseen[out] = _errors(points, columns, _terms(points, columns, probed, ~out))[out]
-    device, host = terms = _terms(points, columns, probed, every)
+    terms = _terms(points, columns, probed, every)
     median_error = float(np.median(_errors(points, columns, terms)))
-    return _scaled(device * disturbance, host * disturbance, probed, median_error, unseen)
+    return _scaled(terms, disturbance, probed, median_error, unseen)
 
 
-def _errors(points: Points, columns: FloatArray, terms: tuple[FloatArray, FloatArray]) -> FloatArray:
+def _errors(points: Points, columns: FloatArray, terms: _Terms) -> FloatArray:
     """[N] of each step, host included, relative."""
-    device, host = terms
-    predicted_s = columns @ device + host[0] + host[1] * points.shape.sequences
+    few = layer_seconds(points.shape.tokens.astype(np.float64), terms.few_layers_s, terms.device[0])
+    predicted_s = columns[:, 0] * few + columns[:, 1:] @ terms.device[1:]
+    predicted_s = predicted_s + terms.host[0] + terms.host[1] * points.shape.sequences
     return np.asarray(np.abs(predicted_s / (points.device_s + points.gap_s) - 1))
 
 
@@ -120,10 +125,17 @@ def _least(probed: Probed) -> FloatArray:
     return np.array([0.0, byte_s, flop_s, byte_s, flop_s, 0.0])
 
 
-def _terms(
-    points: Points, columns: FloatArray, probed: Probed, used: npt.NDArray[np.bool_]
-) -> tuple[FloatArray, FloatArray]:
-    """Seconds of a unit of each device term [6], and of a step and of a sequence on the host [2]."""
+class _Terms(NamedTuple):
+    """Seconds of a unit of each device term [6], of a step and of a sequence on the host [2], and of a layer by few
+    tokens.
+    """
+
+    device: FloatArray
+    host: FloatArray
+    few_layers_s: dict[int, float]
+
+
+def _terms(points: Points, columns: FloatArray, probed: Probed, used: npt.NDArray[np.bool_]) -> _Terms:
     target, least = points.device_s[used], _least(probed)
     weight = np.sqrt(PROBE_WEIGHT * len(target))
     probe = np.zeros(len(least))
@@ -133,7 +145,22 @@ def _terms(
     device = least + non_negative(rows, wanted - rows @ least)
     gap_s = np.maximum(points.gap_s[used], 1e-9)
     host_columns = np.stack([np.ones(len(gap_s)), points.shape.sequences[used]], 1)
-    return device, non_negative(host_columns / gap_s[:, None], np.ones(len(gap_s)))
+    host = non_negative(host_columns / gap_s[:, None], np.ones(len(gap_s)))
+    return _Terms(device, host, _few_layers_s(points, columns, device, used))
+
+
+def _few_layers_s(
+    points: Points, columns: FloatArray, device: FloatArray, used: npt.NDArray[np.bool_]
+) -> dict[int, float]:
+    """Least squares of relative errors, as all else."""
+    left_s, found = points.device_s - columns @ device, {}
+    for tokens in FEW_TOKENS:
+        alike = used & (points.shape.tokens == tokens)
+        if alike.any():
+            weight = points.device_s[alike] ** -2
+            more_s = float((weight * left_s[alike]).sum() / (weight * columns[alike, 0]).sum())
+            found[tokens] = max(1e-9, float(device[0]) + more_s)
+    return found
 
 
 def non_negative(columns: FloatArray, target: FloatArray) -> FloatArray:
@@ -157,9 +184,10 @@ def non_negative(columns: FloatArray, target: FloatArray) -> FloatArray:
     return np.asarray(best / size)
 
 
-def _scaled(device: FloatArray, host: FloatArray, probed: Probed, median_error: float, held_out: FloatArray) -> StepFit:
+def _scaled(terms: _Terms, disturbance: float, probed: Probed, median_error: float, held_out: FloatArray) -> StepFit:
     """The terms as efficiencies: a peak is the probe's, or what a term of the steps reached if that was more."""
-    layer_s, byte_s, flop_s, cache_byte_s, attention_flop_s, sequence_s = device.tolist()
+    layer_s, byte_s, flop_s, cache_byte_s, attention_flop_s, sequence_s = (terms.device * disturbance).tolist()
+    host = terms.host * disturbance
     bytes_per_s = max(probed.bytes_per_s, 1 / byte_s, 1 / cache_byte_s)
     flops_per_s = max(probed.flops_per_s, 1 / flop_s, 1 / attention_flop_s)
 
@@ -179,6 +207,7 @@ def _scaled(device: FloatArray, host: FloatArray, probed: Probed, median_error: 
             "expert_bandwidth_efficiency": read,
             "attention_bandwidth_efficiency": reached(cache_byte_s, bytes_per_s),
             "layer_s": layer_s,
+            **{f"layer_{n}_s": seconds * disturbance for n, seconds in terms.few_layers_s.items()},
             "host_s": float(host[0]),
             "host_sequence_s": float(host[1]) + sequence_s,
         },
