@@ -29,11 +29,10 @@ async def only_model(client: Client) -> dict[str, Any]:
     try:
         cards = _cards(await client.fetch("GET", "/models"))
     except OSError as error:
-        if wanted and isinstance(error, StatusError) and error.status in _NO_LIST:
+        has_no_list = isinstance(error, StatusError) and error.status in _NO_LIST
+        if wanted and has_no_list:
             return {"id": wanted}
-        hint = (
-            "; --model NAME asks for one without" if isinstance(error, StatusError) and error.status in _NO_LIST else ""
-        )
+        hint = "; --model NAME asks for one without" if has_no_list else ""
         raise EndpointError(f"{url}: {reason(error)}{hint}") from None
     except (msgspec.DecodeError, LookupError, TypeError):
         raise EndpointError(f"{url}: it is no list of models") from None

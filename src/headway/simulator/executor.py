@@ -244,11 +244,8 @@ class ModelledExecutor:
             device_ns, host_ns, bound = self._step
             self.bound_ns[bound] += device_ns + host_ns
         else:
-            took_ns, host_ns, bounds = (
-                int(self._ends_ns[steps - 1]) - self._began_ns,
-                several.host_ns * steps,
-                several.bounds,
-            )
+            took_ns, bounds = int(self._ends_ns[steps - 1]) - self._began_ns, several.bounds
+            host_ns = several.host_ns * steps
             device_ns = took_ns - host_ns
             if isinstance(bounds, int):
                 self.bound_ns[bounds] += took_ns
