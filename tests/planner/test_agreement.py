@@ -137,3 +137,16 @@ def test_groups_compute_their_prompts_side_by_side() -> None:
     alone, together = (disaggregation_report(where, where, work, speed).points[0] for where in (one, four))
     assert alone.in_turns_tokens_per_s_per_chip is not None
     assert together.in_turns_tokens_per_s_per_chip == pytest.approx(alone.in_turns_tokens_per_s_per_chip, rel=0.02)
+
+
+@pytest.mark.parametrize("output", [2, 3, 512])
+def test_pools_take_the_chip_seconds_that_a_price_counts(output: int) -> None:
+    """The prompt's step draws the first token: a request of two tokens has one decode step."""
+    where = deployed(mfu=1.0)
+    speed = 1 / float(where.decode_s(32, 2048 + max(1, output // 2)))
+    work = Workload(2048, 0, output, 32)
+    point = disaggregation_report(where, where, work, [speed * (1 - 1e-9)]).points[0]
+    price = price_report(where, work, Owner(3.0, 1.0, None, 0, 1.0), None)
+    assert point.split_batch == 32
+    assert point.prefill_chips_per_decode_chip == pytest.approx(price.prefill_chip_s / price.decode_chip_s, rel=2e-3)
+    assert point.split_tokens_per_s_per_chip == pytest.approx(output * price.requests_per_chip_hour / 3600, rel=2e-3)

@@ -176,6 +176,12 @@ def test_a_longer_prompt_needs_a_larger_prefill_pool_and_a_cached_one_a_smaller(
     assert ratio(output=256) > ratio()
 
 
+def test_one_token_leaves_nothing_to_decode() -> None:
+    where = deployed()
+    with pytest.raises(ShapeError, match="at least 2"):
+        disaggregation_report(where, where, _split(output=1), [50.0])
+
+
 def test_a_system_without_a_link_cannot_hand_over() -> None:
     lone = deployed("llama-3.1-8b", "m3-ultra-node", tensor=1)
     with pytest.raises(CatalogError, match="no scale-out link"):
@@ -233,5 +239,6 @@ def test_mixing_prompts_in_adds_their_work() -> None:
 
     where = deployed()
     chunk = chunk_shape(where, np.array([1, 32, 4096]), _split())
-    assert chunk.tokens.tolist() == [16, 512, 65_536]
-    assert chunk.sequences.tolist() == [1, 1, 8]
+    # Of 511 steps each: 16.03, 513.004 and 65,664.3 tokens, of 0.002, 0.06 and 8.02 prompts.
+    assert chunk.tokens.tolist() == [17, 514, 9 * 7297]
+    assert chunk.sequences.tolist() == [1, 1, 9]

@@ -11,6 +11,7 @@ from headway.arithmetic.attends import spans
 from headway.arithmetic.cache import kv_bytes
 from headway.arithmetic.experts import FloatArray
 from headway.arithmetic.parallelism import kv_bytes_per_chip
+from headway.arithmetic.shape import ShapeError
 from headway.arithmetic.spans import Ints
 from headway.arithmetic.step_shape import StepShape, prefill
 from headway.planner.crossing import first_crossing
@@ -22,10 +23,12 @@ StepSeconds = Callable[[Ints], FloatArray]
 FORMULAS = (
     "transfer = latency + KV of the prompt, of one chip / its link; layer by layer only the last layer's part is seen",
     "prefill chips for each decode chip = chip-seconds of a prompt / chip-seconds of its decode steps",
-    "mixed: each step carries its decodes and batch x new tokens / output tokens of prompts (chunked prefill)",
-    "in turns: time between tokens = step + batch x prompt's time / groups and stages / output (prompts in steps "
+    "decode steps of a request = output - 1: its prompt's step draws the first token",
+    "mixed: each step carries its decodes and batch x new tokens / (output - 1) of prompts (chunked prefill)",
+    "in turns: time between tokens = step + batch x prompt's time / groups and stages / (output - 1) (prompts in steps "
     "of their own)",
-    "tokens/s a chip (split) = batch / step / (decode chips + prefill chips that keep it fed)",
+    "tokens/s a chip = batch x output / (output - 1) / step / chips; split: decode chips and the prefill chips that "
+    "keep them fed",
 )
 ASSUMPTIONS = (
     FLOOR,
@@ -76,7 +79,13 @@ class DisaggregationReport:
 def disaggregation_report(
     prefills: Deployment, decodes: Deployment, work: Workload, speeds_tokens_per_s: Sequence[float]
 ) -> DisaggregationReport:
-    """Raises ShapeError if one sequence does not fit, CatalogError if a system has no link for the cache."""
+    """Raises ShapeError if one sequence does not fit or nothing is left to decode, CatalogError if a system has no link
+    for the cache.
+    """
+    if work.output < 2:
+        raise ShapeError(
+            "output tokens must be at least 2: the prompt's step draws the first, and none is left to decode"
+        )
     for where in (prefills, decodes):
         where.check_fits(work.prompt + work.output, 1)
     prefill_s = prefills.prefill_s(work.new, work.cached)
@@ -122,15 +131,19 @@ def _point(prefills: Deployment, decodes: Deployment, work: Workload, speed: flo
     each_s = decodes.prompt(work.new, work.cached).each_s
 
     def in_turns_s(batch: Ints) -> FloatArray:
-        return np.asarray(alone_s(batch) + batch * each_s / work.output)
+        return np.asarray(alone_s(batch) + batch * each_s / (work.output - 1))
+
+    def rate(step_s: StepSeconds, batch: int | None) -> float | None:
+        """Tokens/s of each chip that decodes, those that prompts draw counted."""
+        each = work.output / (work.output - 1) / chips
+        return None if batch is None else batch / float(step_s(np.array([batch]))[0]) * each
 
     split = _largest(alone_s, speed, most)
-    ratio = split_rate = None
-    if split is not None:
-        step_s = float(alone_s(np.array([split]))[0])
-        ratio = prefills.prefill_chip_s(work.prompt, work.cached) / (step_s * work.output / split * chips)
-        split_rate = split / step_s / (chips * (1 + ratio))
-    mixed, in_turns = (_rate(step_s, speed, most, chips) for step_s in (mixed_s, in_turns_s))
+    ratio, split_rate = None, rate(alone_s, split)
+    if split_rate is not None:
+        ratio = prefills.prefill_chip_s(work.prompt, work.cached) * split_rate / work.output
+        split_rate /= 1 + ratio
+    mixed, in_turns = (rate(step_s, _largest(step_s, speed, most)) for step_s in (mixed_s, in_turns_s))
     return SplitPoint(
         speed,
         split,
@@ -148,11 +161,6 @@ def _gain(split: float | None, rate: float | None) -> float | None:
     return split / rate - 1 if split and rate else None
 
 
-def _rate(step_s: StepSeconds, speed: float, most: int, chips: int) -> float | None:
-    batch = _largest(step_s, speed, most)
-    return None if batch is None else batch / float(step_s(np.array([batch]))[0]) / chips
-
-
 def _pays(split: float | None, mixed: float | None, in_turns: float | None) -> str:
     if split is None or split <= (in_turns or 0.0):
         return "no"
@@ -160,12 +168,12 @@ def _pays(split: float | None, mixed: float | None, in_turns: float | None) -> s
 
 
 def chunk_shape(where: Deployment, batch: Ints, work: Workload) -> StepShape:
-    """The parts of prompts that each step must carry so that the batch stays full."""
+    """The parts of prompts that each step must carry so that the batch stays full, from the middle of each."""
     sequences, new = -(-batch // np.minimum(where.cut.pipeline, batch)), work.new
-    chunk = -(-sequences * new // work.output)
-    tokens = np.minimum(chunk, new)
-    start = work.cached + (new - tokens) // 2
-    return prefill(spans(where.model), tokens, start, -(-chunk // new))
+    chunk = -(-sequences * new // (work.output - 1))
+    prompts = -(-chunk // new)
+    tokens = -(-chunk // prompts)
+    return prefill(spans(where.model), tokens, work.cached + (new - tokens) // 2, prompts)
 
 
 def _largest(step_s: StepSeconds, speed: float, most: int) -> int | None:
