@@ -104,6 +104,17 @@ def test_where_compute_overtakes_memory_and_memory_compute() -> None:
     assert limits_report(deployed("llama-3.1-70b"), 1, 8192).compute_overtakes_memory_batch is None
 
 
+def test_heads_that_share_a_latent_are_bound_by_arithmetic_in_long_contexts() -> None:
+    """128 heads multiply 2 x (2 x 512 + 64) for each of 576 bytes: 484 FLOPs a byte, beyond the ridge of 206."""
+    where = deployed("deepseek-v3", "hgx-h200", data=8, expert=8)
+    narrow = replace(where, precision=precision("fp8", "fp8"))
+    at = limits_report(narrow, 256, 8192).compute_overtakes_memory_tokens
+    assert at is not None
+    costs = [narrow.floor(narrow.decode_shape(256, context)) for context in (1, at - 1, at)]
+    assert [cost.bound[0] for cost in costs] == ["memory_bandwidth", "memory_bandwidth", "compute"]
+    assert limits_report(deployed("llama-3.1-70b"), 1024, 16).compute_overtakes_memory_tokens is None
+
+
 @pytest.mark.parametrize("name", all_names())
 def test_memory_adds_up(name: str) -> None:
     where = deployed(name, "gb200-nvl72", tensor=1, data=4)

@@ -50,6 +50,10 @@ class LimitsReport:
     """Context at which `batch` sequences read more KV than weights in a step."""
     memory_overtakes_compute_tokens: int | None
     """Context from which `batch` sequences are bound by memory."""
+    compute_overtakes_memory_tokens: int | None
+    """Context beyond that from which they are bound by arithmetic again: heads that share a latent multiply each entry
+    that is read many times.
+    """
     compute_overtakes_memory_batch: int | None
     """Batch from which steps of `context_tokens` are bound by arithmetic."""
     bounds: tuple[BoundShare, ...]
@@ -76,6 +80,11 @@ def limits_report(where: Deployment, batch: int, context: int) -> LimitsReport:
         cost = where.floor(where.decode_shape(batch, contexts))
         return np.asarray(cost.memory_s >= cost.compute_s)
 
+    memory_from = first_crossing(memory_over_compute, MAX_CONTEXT)
+
+    def compute_over_memory_again(contexts: Ints) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+        return np.asarray((contexts > (memory_from or MAX_CONTEXT)) & ~memory_over_compute(contexts))
+
     def compute_over_memory(batches: Ints) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
         cost = where.floor(where.decode_shape(batches, context))
         return np.asarray(cost.compute_s >= cost.memory_s)
@@ -92,7 +101,8 @@ def limits_report(where: Deployment, batch: int, context: int) -> LimitsReport:
         latency_floor_tokens_per_s=1 / floor_s,
         drain_s=chip.drain_s,
         kv_overtakes_weights_tokens=first_crossing(kv_over_weights, MAX_CONTEXT),
-        memory_overtakes_compute_tokens=first_crossing(memory_over_compute, MAX_CONTEXT),
+        memory_overtakes_compute_tokens=memory_from,
+        compute_overtakes_memory_tokens=first_crossing(compute_over_memory_again, MAX_CONTEXT),
         compute_overtakes_memory_batch=first_crossing(compute_over_memory, MAX_BATCH),
         bounds=bounds(where, batch, context),
         uncertain=uncertain_figures(where.system),
