@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -41,6 +42,44 @@ def test_an_idle_half_doubles_the_cost() -> None:
     assert priced().usd_per_request == pytest.approx(2 * busy.usd_per_request)
     with pytest.raises(ShapeError, match="utilisation must be above 0"):
         priced(replace(OWNER, utilisation=0.0))
+
+
+def test_costs_follow_from_the_chip_seconds_that_are_shown() -> None:
+    report = priced()
+    chip_s = report.prefill_chip_s + report.decode_chip_s
+    assert report.usd_per_request == pytest.approx(chip_s / report.utilisation * report.usd_per_chip_hour / 3600)
+    assert chip_s == pytest.approx(fleet_report(deployed(mfu=0.7), WORK, DEMAND).chip_s_per_request)
+    hourly = report.usd_per_chip_hour / report.utilisation
+    assert report.usd_per_mtok_output == pytest.approx(report.decode_chip_s * hourly / 3600 / WORK.output * 1e6)
+    assert report.usd_per_mtok_input == pytest.approx(report.prefill_chip_s * hourly / 3600 / WORK.new * 1e6)
+
+
+def test_a_prompt_beyond_the_step_pays_its_prices() -> None:
+    price = catalog().price("gpt-6-sol")
+    below, above = (Rates.listed(price, tokens) for tokens in (272_000, 272_001))
+    assert (below.new, below.cached, below.output) == pytest.approx((2.0, 0.2, 10.0))
+    assert (above.new, above.cached, above.output) == pytest.approx((4.0, 0.4, 15.0))
+    assert Rates.listed(catalog().price("claude-opus-5-5"), 900_000) == Rates.listed(
+        catalog().price("claude-opus-5-5"), 1
+    )
+    with pytest.raises(ShapeError, match=r"gpt-6-sol takes prompts of at most 922,000 tokens, not 922,001"):
+        Rates.listed(price, 922_001)
+
+
+def test_cached_tokens_beyond_a_step_cost_as_much_more_as_new_ones() -> None:
+    """The catalog's notes say what they cost."""
+    noted = [(p, re.search(r"cached input above the step: ([\d.]+)", p.note)) for p in catalog().prices.values()]
+    said = [(price, float(found[1])) for price, found in noted if found]
+    assert len(said) > 10
+    for price, usd in said:
+        assert price.max_input_tokens is not None
+        assert Rates.listed(price, price.max_input_tokens).cached == pytest.approx(usd)
+
+
+def test_prices_sold_at_are_said() -> None:
+    report = priced(rates=Rates(0, 0, 0))
+    assert (report.margin, report.payback_days) == (None, None)
+    assert "sold at 0 USD a million new tokens, 0 cached, 0 output" in " ".join(report.assumptions)
 
 
 def test_payback() -> None:

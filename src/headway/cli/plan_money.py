@@ -77,11 +77,7 @@ def price_question(
             raise ShapeError("--price and --input-usd, --cached-usd, --output-usd contradict each other: give one")
         rates = None
         if price:
-            sold = catalog.price(price)
-            cached = sold.cached_input_usd_per_mtok
-            rates = Rates(
-                sold.input_usd_per_mtok, sold.input_usd_per_mtok if cached is None else cached, sold.output_usd_per_mtok
-            )
+            rates = Rates.listed(catalog.price(price), work.prompt)
         elif any(usd is not None for usd in given):
             if input_usd is None or output_usd is None:
                 raise ShapeError("--input-usd and --output-usd are needed together")

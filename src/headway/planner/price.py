@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headway.arithmetic.shape import ShapeError
+from headway.catalog import Price
 from headway.planner.deployment import Deployment
 from headway.planner.economics import usd_per_mtok
 from headway.planner.lengths import Lengths
@@ -14,9 +15,9 @@ HOURS_PER_DAY = 24.0
 FORMULAS = (
     "chip-seconds of a request = prompt's step x chips + its decode steps / batch x chips",
     "cost of a request = chip-seconds / utilisation x USD a chip-hour / 3600",
-    "$/Mtok of output = decode's chip-seconds / output tokens; of input = prompt's chip-seconds / new tokens",
+    "$/Mtok of output = cost of decode's chip-seconds / output tokens; of input = of the prompt's / new tokens",
     "margin = 1 - cost / revenue",
-    "payback = purchase / (revenue - electricity, an hour of a chip)",
+    "payback = purchase / (revenue - electricity, an hour of a chip); none: never, or not all of it is known",
     "electricity = power x overhead x USD a kWh",
 )
 ASSUMPTIONS = (
@@ -41,6 +42,28 @@ class Rates:
     new: float
     cached: float
     output: float
+
+    @classmethod
+    def listed(cls, price: Price, prompt: int) -> Rates:
+        """Of a request with so long a prompt: beyond the step all of its tokens pay the step's prices, cached ones as
+        much more as new ones. Raises ShapeError for a prompt that is not taken.
+        """
+        if price.max_input_tokens is not None and prompt > price.max_input_tokens:
+            raise ShapeError(
+                f"{price.model} takes prompts of at most {price.max_input_tokens:,} tokens, not {prompt:,}"
+            )
+        more = (1.0, 1.0)
+        if price.step_threshold_tokens is not None and prompt > price.step_threshold_tokens:
+            more = (price.step_over_input or 1.0, price.step_over_output or 1.0)
+        new, cached = price.input_usd_per_mtok, price.cached_input_usd_per_mtok
+        return cls(new * more[0], (new if cached is None else cached) * more[0], price.output_usd_per_mtok * more[1])
+
+    @property
+    def said(self) -> str:
+        return (
+            f"sold at {self.new:g} USD a million new tokens, {self.cached:g} cached, {self.output:g} output; what is "
+            "written to a cache is sold as new"
+        )
 
     def revenue_usd(self, w: Workload) -> float:
         return ((w.prompt - w.cached) * self.new + w.cached * self.cached + w.output * self.output) / 1e6
@@ -68,6 +91,7 @@ class PriceReport:
     utilisation: float
     interactivity_tokens_per_s: float
     prefill_chip_s: float
+    """As decode's: busy, of one request."""
     decode_chip_s: float
     usd_per_request: float
     usd_per_mtok_input: float
@@ -92,14 +116,14 @@ def price_report(where: Deployment, work: Workload, owner: Owner, rates: Rates |
     if not 0 < owner.utilisation <= 1:
         raise ShapeError(f"utilisation must be above 0 and at most 1, not {owner.utilisation}")
     where.check_fits(work.prompt + work.output, work.batch)
-    prefill = where.prefill_chip_s(work.prompt, work.cached) / owner.utilisation
-    decode = where.decode_chip_s(work.prompt, work.output, work.batch) / owner.utilisation
-    hourly = owner.usd_per_chip_hour
-    per_request = (prefill + decode) * hourly / 3600
-    input_usd = usd_per_mtok(hourly, 1, work.new / prefill)
-    output_usd = usd_per_mtok(hourly, 1, work.output / decode) if decode else 0.0
+    prefill = where.prefill_chip_s(work.prompt, work.cached)
+    decode = where.decode_chip_s(work.prompt, work.output, work.batch)
+    busy_usd = owner.usd_per_chip_hour / owner.utilisation
+    per_request = (prefill + decode) * busy_usd / 3600
+    input_usd = usd_per_mtok(busy_usd, 1, work.new / prefill)
+    output_usd = usd_per_mtok(busy_usd, 1, work.output / decode) if decode else 0.0
     revenue = None if rates is None else rates.revenue_usd(work)
-    requests = 3600 / (prefill + decode)
+    requests = 3600 * owner.utilisation / (prefill + decode)
     earned = None if revenue is None else revenue * requests
     power_w = where.system.chip.tdp_w
     electricity = None if power_w is None else power_w / 1e3 * owner.overhead * owner.usd_per_kwh
@@ -110,7 +134,7 @@ def price_report(where: Deployment, work: Workload, owner: Owner, rates: Rates |
         chips=where.cut.chips,
         batch=work.batch,
         cost_model=where.cost_model,
-        usd_per_chip_hour=hourly,
+        usd_per_chip_hour=owner.usd_per_chip_hour,
         utilisation=owner.utilisation,
         interactivity_tokens_per_s=1 / float(steps.mean()) if len(steps) else 0.0,
         prefill_chip_s=prefill,
@@ -127,7 +151,7 @@ def price_report(where: Deployment, work: Workload, owner: Owner, rates: Rates |
         purchase_usd=owner.purchase_usd,
         payback_days=payback_days(owner.purchase_usd, earned, electricity),
         uncertain=uncertain_figures(where.system),
-        assumptions=(*ASSUMPTIONS, *where.assumed(of_many=True)),
+        assumptions=(*ASSUMPTIONS, *(() if rates is None else (rates.said,)), *where.assumed(of_many=True)),
     )
 
 
