@@ -31,9 +31,10 @@ METRICS = {"output_throughput_per_gpu": True, "output_throughput_total": False}
 """Whether it is that of one chip."""
 
 
-def measured(row: dict[str, str]) -> Measurement | None:
+def measured(row: dict[str, str], catalog: Catalog) -> Measurement | None:
     """None: not a throughput at full load of a replica that is known. The value is tokens/s."""
-    system, model, engine = system_name(row["hardware"]), model_name(row["model"]), engine_name(row["engine"])
+    system, model = system_name(row["hardware"], catalog), model_name(row["model"], catalog)
+    engine = engine_name(row["engine"])
     layout = layouts(row["tp"], row["ep"], row["pp"])
     if row["metric"] not in METRICS or not row["concurrency_or_batch"].startswith("max load"):
         return None
@@ -64,7 +65,7 @@ def main() -> None:
     ratios: dict[tuple[str, str], list[float]] = defaultdict(list)
     with gzip.open(parser.parse_args().data, "rt", newline="") as stream:
         for row in csv.DictReader(stream):
-            if (m := measured(row)) is None:
+            if (m := measured(row, catalog)) is None:
                 continue
             try:
                 found = planned(m, catalog)

@@ -83,8 +83,9 @@ def _held_out(paths: tuple[Path, ...], overlays: tuple[Path, ...]) -> tuple[tupl
     from headway.planner.truth.held_out import held_out
     from headway.planner.truth.readers import read_all
 
-    files = read_all(paths)
-    known = evidence(files, load_catalog(overlays))
+    catalog = load_catalog(overlays)
+    files = read_all(paths, catalog)
+    known = evidence(files, catalog)
     return files, known, held_out(known)
 
 

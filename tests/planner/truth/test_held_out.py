@@ -11,10 +11,9 @@ import pytest
 
 from headway.planner.truth.evidence import Evidence, even_weights, evidence, thinned
 from headway.planner.truth.held_out import Predictions, leave_one_out, quantile
-from headway.planner.truth.readers import read_data
 from headway.planner.truth.tables import error_tables, regret
 from tests.arithmetic.models import catalog
-from tests.planner.truth.test_readers import SAMPLE
+from tests.planner.truth.test_readers import SAMPLE, read_data
 
 
 @cache

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import gzip
+import json
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from headway.catalog import load_catalog
+from headway.planner.truth.aliases import model_name, system_name
+from headway.planner.truth.evidence import evidence
 from headway.planner.truth.layout import layouts, replicas
 from headway.planner.truth.measurement import DataError, Layout
-from headway.planner.truth.readers import read_data
+from headway.planner.truth.readers import DataFile
+from headway.planner.truth.readers import read_data as read_named
+from tests.arithmetic.models import catalog
 
 SAMPLE = Path(__file__).parents[2] / "data" / "measured" / "points.csv"
+ROW = "InferenceX,{0},{1},vllm 0.19.0,{2},{3},{4},1,1,1024,1024,16,tpot,9.5,ms,here"
 RUNS = "model,task,gpu,tp,ep,dp,weights,avg_batch,avg_out_len,median_itl_ms"
+
+
+def read_data(path: Path) -> DataFile:
+    return read_named(path, catalog())
 
 
 def test_the_sample_is_read() -> None:
@@ -144,10 +155,83 @@ def test_a_missing_file_is_named() -> None:
         (("1", "8", "1"), Layout(1, 8, 8), Layout(1, 8, 8)),
         (("DP4", "4", "1"), Layout(1, 4, 4), Layout(1, 4, 4)),
         (("P4xD8", "P1xD1", "P1xD1"), Layout(4), Layout(8)),
+        (("1", "1", "1", "4"), Layout(1, 4, 4), Layout(1, 4, 4)),
+        (("4", "1", "1", "8"), Layout(4, 1, 2), Layout(4, 1, 2)),
+        (("8", "1", "1", "8"), Layout(8), Layout(8)),
     ],
 )
-def test_layouts(columns: tuple[str, str, str], prompts: Layout, decodes: Layout) -> None:
+def test_layouts(columns: tuple[str, ...], prompts: Layout, decodes: Layout) -> None:
     assert layouts(*columns) == (prompts, decodes)
+
+
+@pytest.mark.parametrize(
+    ("said", "known"),
+    [
+        ("meta-llama/Llama-3.1-70B", "llama-3.1-70b"),
+        ("meta-llama/Llama-3.3-70B-Instruct", "llama-3.1-70b"),
+        ("meta-llama/Meta-Llama-3-8B", "llama-3.1-8b"),
+        ("llama3.1-405b-fp8", "llama-3.1-405b"),
+        ("moonshotai/Kimi-K2.5", "kimi-k2"),
+        ("moonshotai/Kimi-K2-Instruct-0905", "kimi-k2"),
+        ("zai-org/GLM-5-FP8", "glm-5"),
+        ("zai-org/GLM-5.3", "glm-5.3"),
+        ("GLM-4.5-Air", "glm-4.5-air"),
+        ("deepseek-ai/DeepSeek-V3.2-Exp", "deepseek-v3.2"),
+        ("nvidia/DeepSeek-R1-0528-NVFP4", "deepseek-v3"),
+        ("Qwen/Qwen3-235B-A22B-Instruct-2507", "qwen3-235b-a22b"),
+        ("Qwen_Qwen3_8B", "qwen3-8b"),
+        ("google/gemma-3-27b-it", "gemma-3-27b"),
+        ("bloom-176b", "bloom-176b"),
+        ("zai-org/GLM-5.9", None),
+        ("Qwen/Qwen3-80B", None),
+        ("Llama-3.1-80B", None),
+        ("", None),
+    ],
+)
+def test_models_are_found_by_the_names_of_the_catalog(said: str, known: str | None) -> None:
+    assert model_name(said, catalog()) == known
+
+
+@pytest.mark.parametrize("name", sorted(catalog().configs))
+def test_every_model_of_the_catalog_is_found_by_its_own_name(name: str) -> None:
+    assert model_name(f"some-maker/{name.upper()}", catalog()) == name
+
+
+@pytest.mark.parametrize("name", sorted(catalog().systems))
+def test_every_system_is_found_by_its_name_and_its_chip(name: str) -> None:
+    assert system_name(name, catalog()) == (name, True)
+    by_chip = system_name(catalog().systems[name].chip.name, catalog())
+    assert by_chip is not None
+    assert catalog().system(by_chip[0]).chip == catalog().systems[name].chip
+
+
+@pytest.mark.parametrize(
+    ("hardware", "precision", "system", "weights"),
+    [
+        ("gb300", "fp4", "gb300-nvl72", "fp4"),
+        ("mi355x", "int4", "mi355x-node", "int4"),
+        ("L40S", "w8a8", "l40s-node", "int8"),
+    ],
+)
+def test_what_the_catalog_knows_can_be_measured(
+    tmp_path: Path, hardware: str, precision: str, system: str, weights: str
+) -> None:
+    path = tmp_path / "points.csv"
+    header = SAMPLE.read_text().splitlines()[0]
+    path.write_text(f"{header}\n{ROW.format(hardware, 1, 'Qwen/Qwen3-8B', precision, 1)}\n")
+    (found,) = read_data(path).measurements
+    assert (found.system, found.weights) == (system, weights)
+    assert evidence([read_data(path)], catalog()).served.decode.memory_s.sum() > 0
+
+
+def test_a_model_and_a_chip_of_ones_own_catalog(tmp_path: Path) -> None:
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "house-2b.json").write_text(json.dumps(catalog().config("qwen3-8b")))
+    path = tmp_path / "points.csv"
+    path.write_text(f"{SAMPLE.read_text().splitlines()[0]}\n{ROW.format('b200', 2, 'us/House-2B-fp8', 'fp8', 2)}\n")
+    assert read_data(path).answered == 0
+    (found,) = read_named(path, load_catalog([tmp_path])).measurements
+    assert found.model == "house-2b"
 
 
 @pytest.mark.parametrize("tensor", ["", "0", "many", "-1", "99999"])

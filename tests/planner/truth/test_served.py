@@ -9,9 +9,8 @@ import pytest
 
 from headway.planner.truth.evidence import Evidence, evidence
 from headway.planner.truth.measurement import Layout, Measurement
-from headway.planner.truth.readers import read_data
 from tests.arithmetic.models import catalog
-from tests.planner.truth.test_readers import SAMPLE
+from tests.planner.truth.test_readers import SAMPLE, read_data
 
 APART = Measurement(
     source="InferenceX",

@@ -20,8 +20,8 @@ WEIGHTS_FIT = 0.95
 
 
 def formats(m: Measurement, model: ModelShape) -> Precision:
-    """FP4 checkpoints of mixture models keep all but the experts wider: gpt-oss in bf16, the others in fp8. The cache
-    is taken to be in fp8 where TensorRT-LLM is given quantised weights, else in bf16.
+    """Checkpoints of mixture models in four bits keep all but the experts wider: gpt-oss and those in integers in bf16,
+    the others in fp8. The cache is taken to be in fp8 where TensorRT-LLM is given quantised weights, else in bf16.
     """
     experts = any(layer.feed_forward.experts for layer, _ in model.layer_counts)
     kv = "fp8" if m.engine == "trtllm" and m.weights != "bf16" else "bf16"
@@ -29,6 +29,8 @@ def formats(m: Measurement, model: ModelShape) -> Precision:
         return precision("bf16", kv, experts="mxfp4")
     if m.weights == "fp4":
         return precision("fp8", kv, experts="nvfp4") if experts else precision("nvfp4", kv)
+    if m.weights == "int4" and experts:
+        return precision("bf16", kv, experts="int4")
     return precision(m.weights, kv)
 
 

@@ -10,11 +10,12 @@ _SPLIT = re.compile(r"P(\d+)xD(\d+)")
 _DATA = re.compile(r"(?:1 \()?DP(\d+)\)?")
 
 
-def layouts(tensor: str, expert: str, pipeline: str) -> tuple[Layout, Layout] | None:
-    """(prefill, decode). None where the columns say nothing that can be a cut.
+def layouts(tensor: str, expert: str, pipeline: str, chips: str = "") -> tuple[Layout, Layout] | None:
+    """(prefill, decode). None where the columns say nothing that can be a cut. `chips`: of all replicas.
 
     `P4xD8` is four chips for prompts and eight for decoding; `DP8` is eight chips that each attend to sequences of
-    their own. Where one row gives tensor 64 and expert 8, another row of the same run gives 8 and 8: the first number
+    their own, and so are tensor 1 and expert 1 on eight chips; tensor 4 and expert 1 on eight are two copies of the
+    model. Where one row gives tensor 64 and expert 8, another row of the same run gives 8 and 8: the first number
     is their product. Tensor 1 with expert 8 is eight chips with data parallel attention; tensor 2 with expert 4 on four
     chips is the run that elsewhere is 2 and 2.
     """
@@ -32,7 +33,12 @@ def layouts(tensor: str, expert: str, pipeline: str) -> tuple[Layout, Layout] | 
     tensors = int(tensor)
     if (dealt_to > 1 and tensors == dealt_to * dealt_to) or (tensors, dealt_to) == (64, 8):
         tensors = dealt_to
-    one = _layout(tensors, dealt_to, max(1, stages))
+    groups = int(chips) // tensors if chips.isdigit() and stages <= 1 and dealt_to <= 1 else 1
+    one = (
+        Layout(tensors, groups if tensors == 1 else 1, groups)
+        if groups > 1
+        else _layout(tensors, dealt_to, max(1, stages))
+    )
     return one, one
 
 

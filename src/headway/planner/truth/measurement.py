@@ -37,7 +37,7 @@ class Measurement:
     """Engine with its version, as the source gives it."""
     model: str
     weights: str
-    """As the source gives it: bf16, fp8, fp4."""
+    """As the source gives it: bf16, fp8, int8, fp4, int4."""
     prefill: Layout
     decode: Layout
     apart: bool

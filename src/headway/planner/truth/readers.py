@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from headway.catalog import Catalog
 from headway.planner.truth.aliases import engine_name, model_name, system_name, weights_name
 from headway.planner.truth.layout import layouts, replicas
 from headway.planner.truth.measurement import MAX_ROWS, DataError, Layout, Measurement, Metric
@@ -59,7 +60,7 @@ class DataFile:
     """Each configuration and value once."""
 
 
-def read_data(path: Path) -> DataFile:
+def read_data(path: Path, catalog: Catalog) -> DataFile:
     """Raises DataError, naming the file and the row."""
     content = _content(path)
     try:
@@ -78,7 +79,7 @@ def read_data(path: Path) -> DataFile:
                 raise DataError(f"{where}: more than {MAX_ROWS} rows")
             if None in row or None in row.values():
                 raise DataError(f"{where}: {len(header)} cells are needed")
-            is_asked, made = _point(row, where) if columns is POINTS else _run(row, where)
+            is_asked, made = _point(row, where, catalog) if columns is POINTS else _run(row, where, catalog)
             asked += is_asked
             if made is not None:
                 answered += 1
@@ -88,8 +89,8 @@ def read_data(path: Path) -> DataFile:
     return DataFile(path.name, hashlib.sha256(content).hexdigest(), rows, asked, answered, tuple(found.values()))
 
 
-def read_all(paths: Sequence[Path]) -> tuple[DataFile, ...]:
-    return tuple(read_data(path) for path in paths)
+def read_all(paths: Sequence[Path], catalog: Catalog) -> tuple[DataFile, ...]:
+    return tuple(read_data(path, catalog) for path in paths)
 
 
 def _content(path: Path) -> bytes:
@@ -103,7 +104,7 @@ def _content(path: Path) -> bytes:
     return content
 
 
-def _point(row: dict[str, str], where: str) -> tuple[bool, Measurement | None]:
+def _point(row: dict[str, str], where: str, catalog: Catalog) -> tuple[bool, Measurement | None]:
     """(whether it is a metric that the model answers, the measurement if its names and lengths are known)."""
     if row["metric"] not in _METRICS:
         return False, None
@@ -113,8 +114,8 @@ def _point(row: dict[str, str], where: str) -> tuple[bool, Measurement | None]:
     value_s = _positive(row["value"], "value", where) * _SECONDS[row["unit"]]
     if row["hardware"].endswith("pcap"):
         return False, None  # Power capped on purpose: another machine than the datasheet's.
-    system, model = system_name(row["hardware"]), model_name(row["model"])
-    cut = layouts(row["tp"], row["ep"], row["pp"])
+    system, model = system_name(row["hardware"], catalog), model_name(row["model"], catalog)
+    cut = layouts(row["tp"], row["ep"], row["pp"], row["n_gpu"])
     lengths = [row[name] for name in ("isl", "osl", "concurrency_or_batch")]
     if system is None or model is None or cut is None or not all(text.isdigit() for text in lengths):
         return True, None
@@ -147,8 +148,8 @@ def _point(row: dict[str, str], where: str) -> tuple[bool, Measurement | None]:
     )
 
 
-def _run(row: dict[str, str], where: str) -> tuple[bool, Measurement | None]:
-    system, model = system_name(row["gpu"]), model_name(row["model"])
+def _run(row: dict[str, str], where: str, catalog: Catalog) -> tuple[bool, Measurement | None]:
+    system, model = system_name(row["gpu"], catalog), model_name(row["model"], catalog)
     weights = weights_name(row["weights"], row["model"])
     value_s = _positive(row["median_itl_ms"], "median_itl_ms", where) / 1000
     batch = max(1, round(_positive(row["avg_batch"], "avg_batch", where)))
