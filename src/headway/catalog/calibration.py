@@ -55,6 +55,9 @@ SCHEMA: Schema = {
     "held_out_median_error": units.RATIO,
     "held_out_mean_error": units.RATIO,
     "interval_ratio": units.RATIO,
+    "ttft_median_error": units.RATIO,
+    "ttft_held_out_median_error": units.RATIO,
+    "ttft_interval_ratio": units.RATIO,
 }
 _ERROR = ("median_error", "mean_error", "points")
 ANY = "any"

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,18 +21,14 @@ if TYPE_CHECKING:
     from headway.planner.truth.report import Errors, ValidationReport
     from headway.planner.truth.tables import ErrorTable
 
-DATA = option(
-    "--data",
-    "paths",
-    multiple=True,
-    required=True,
-    type=NamedPath(path_type=Path, dir_okay=False),
-    help="Table of published points, or of ML.ENERGY's runs; .csv or .csv.gz; several may be given.",
-)
+
+_TABLES: dict[str, Any] = {"multiple": True, "type": NamedPath(path_type=Path, dir_okay=False)}
+_KINDS = "Table of published points, or of ML.ENERGY's runs; .csv or .csv.gz; several may be given."
+_UNSEEN = "The same, of what no fit may see: predicted by the fit to --data, without it by the catalog's calibrations."
 
 
 @click.command("fit")
-@DATA
+@option("--data", "paths", required=True, help=_KINDS, **_TABLES)
 @option("--out", type=OutFile(".csv"), help="A calibration.csv for `--catalog DIR`.")
 @CATALOG
 @JSON
@@ -62,19 +58,41 @@ def fit_question(paths: tuple[Path, ...], out: Path | None, overlays: tuple[Path
 
 
 @click.command("validate")
-@DATA
+@option("--data", "paths", help=_KINDS, **_TABLES)
+@option("--unseen", "others", help=_UNSEEN, **_TABLES)
 @CATALOG
 @JSON
-def validate_question(paths: tuple[Path, ...], overlays: tuple[Path, ...], as_json: bool) -> None:
+def validate_question(
+    paths: tuple[Path, ...], others: tuple[Path, ...], overlays: tuple[Path, ...], as_json: bool
+) -> None:
     """Errors of the cost model by model, chip and engine, in sample and held out; coverage; decision regret."""
-    from headway.planner.truth.report import validation_report
-
+    if not paths and not others:
+        raise click.UsageError("give measurements: --data FILE, --unseen FILE or both")
     with one_line():
-        report = validation_report(*_held_out(paths, overlays))
+        report = _validated(paths, others, overlays)
     if as_json:
         click.echo(json.dumps(asdict(report), allow_nan=False))
     else:
         _show(report)
+
+
+def _validated(paths: tuple[Path, ...], others: tuple[Path, ...], overlays: tuple[Path, ...]) -> ValidationReport:
+    from headway.catalog import load_catalog
+    from headway.planner.truth.readers import read_all
+    from headway.planner.truth.report import ValidationReport, validation_report, with_unseen
+    from headway.planner.truth.unseen import by_catalog, by_fit, unseen
+
+    catalog = load_catalog(overlays)
+    judges = read_all(others, catalog)
+    if not paths:
+        asked = unseen(judges, (), catalog)
+        return with_unseen(ValidationReport(), judges, asked, by_catalog(asked, catalog))
+    files, known, held = _held_out(paths, overlays)
+    report = validation_report(files, known, held)
+    if not judges:
+        return report
+    asked = unseen(judges, files, catalog)
+    return with_unseen(report, judges, asked, by_fit(asked, known, held))
 
 
 def _held_out(paths: tuple[Path, ...], overlays: tuple[Path, ...]) -> tuple[tuple[DataFile, ...], Evidence, HeldOut]:
@@ -97,19 +115,22 @@ def _write(out: Path, text: str) -> None:
 
 
 def _show(report: ValidationReport) -> None:
-    for data in report.data:
+    for data in (*report.data, *report.unseen_data):
         click.echo(
             f"{data.name} (sha256 {data.sha256[:12]}): {data.rows:,} rows, {data.asked_rows:,} of TPOT or TTFT, "
             f"{data.answered_share:.1%} answered, {data.measurements:,} distinct"
         )
+    by = "the fit to the data" if report.data else "the catalog's calibrations"
     for title, errors in (
         ("in sample", report.in_sample),
         ("each model held out in turn", report.model_held_out),
         ("each chip held out in turn", report.chip_held_out),
         (f"held out together: {', '.join(report.declared_held_out)}", report.declared),
+        (f"unseen, predicted by {by}", report.unseen),
     ):
-        click.echo(f"\n{title}")
-        _show_errors(errors)
+        if errors is not None:
+            click.echo(f"\n{title}")
+            _show_errors(errors)
     click.echo("\nassuming")
     for line in report.assumptions:
         click.echo(f"  - {line}")
@@ -127,12 +148,14 @@ def _show_errors(errors: Errors) -> None:
 
 
 def _show_table(table: ErrorTable) -> None:
+    covered = "" if table.coverage is None else f", coverage {table.coverage:.0%}"
     click.echo(
         f"  {table.metric.upper()} by {table.by}: macro median {table.macro_median_error:.1%}, "
-        f"mean {table.macro_mean_error:.1%}, coverage {table.coverage:.0%}"
+        f"mean {table.macro_mean_error:.1%}{covered}"
     )
     for row in table.rows:
+        within = "" if row.coverage is None else f"  interval x{row.interval_ratio:.2f} covers {row.coverage:.0%}"
         click.echo(
             f"    {row.name:20} {row.points:5} points  median {row.median_error:6.1%}  mean {row.mean_error:6.1%}  "
-            f"bias {row.median_bias:+6.1%}  interval x{row.interval_ratio:.2f} covers {row.coverage:.0%}"
+            f"bias {row.median_bias:+6.1%}{within}"
         )

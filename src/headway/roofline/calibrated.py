@@ -52,6 +52,8 @@ class Calibration:
     held_out_mean_error: float | None = None
     interval_ratio: float | None = None
     """Nine in ten measurements of unseen models lie within the prediction divided and multiplied by it."""
+    ttft_held_out_median_error: float | None = None
+    ttft_interval_ratio: float | None = None
     measured_chip: bool = True
     """False: no measurement of this chip was in the fit; it is predicted from its datasheet and what others share."""
 
@@ -72,6 +74,8 @@ def calibration(figures: Mapping[str, Figure], measured_chip: bool = True) -> Ca
         stated("held_out_median_error"),
         stated("held_out_mean_error"),
         stated("interval_ratio"),
+        stated("ttft_held_out_median_error"),
+        stated("ttft_interval_ratio"),
         measured_chip,
     )
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headway.arithmetic.experts import FloatArray
-from headway.planner.truth.evidence import Evidence
+from headway.planner.truth.evidence import Evidence, Flags
 from headway.roofline.pooled import Pooled
 
 HELD_MODELS = ("gpt-oss-120b", "qwen3-32b")
@@ -73,21 +73,27 @@ def leave_one_out(e: Evidence, labels: npt.NDArray[np.object_]) -> FloatArray:
 
 def _with_ratio(e: Evidence, predicted_s: FloatArray, labels: npt.NDArray[np.object_] | None) -> Predictions:
     """A measurement's ratio comes from errors of other labels than its own (split conformal), by engine and metric."""
-    off = np.abs(np.log(predicted_s / e.measured_s))
-    groups, models = e.where(lambda m: f"{m.engine} {m.metric}"), e.where(lambda m: m.model)
-    metrics = e.where(lambda m: m.metric)
+    off, every = np.abs(np.log(predicted_s / e.measured_s)), np.ones(len(e), bool)
+    groups = e.where(lambda m: f"{m.engine} {m.metric}")
     ratio = np.full(len(e), np.nan)
     for label in sorted(set(labels)) if labels is not None else (None,):
-        own = np.ones(len(e), bool) if labels is None else labels == label
-        other = np.isfinite(off) & (np.ones(len(e), bool) if labels is None else ~own)
+        own = every if labels is None else labels == label
+        other = np.isfinite(off) & (every if labels is None else ~own)
         for group in sorted(set(groups[own].tolist())):
-            asked, same = own & (groups == group), other & (groups == group)
-            any_engine = other & (metrics == group.split()[-1])
-            if same.sum() >= ENOUGH and len(set(models[same])) > 1:
-                ratio[asked] = np.exp(quantile(off[same], models[same]))
-            elif any_engine.any():
-                ratio[asked] = np.exp(THIN * quantile(off[any_engine], models[any_engine]))
+            ratio[own & (groups == group)] = ratio_of(group, e, off, other)
     return Predictions(predicted_s, ratio)
+
+
+def ratio_of(group: str, e: Evidence, off: FloatArray, other: Flags) -> float:
+    """That covered COVERAGE of the logarithmic errors `off` [N] of `other` measurements; `group`: engine and metric.
+    NaN: there are none.
+    """
+    groups, models = e.where(lambda m: f"{m.engine} {m.metric}"), e.where(lambda m: m.model)
+    same = other & (groups == group)
+    if same.sum() >= ENOUGH and len(set(models[same])) > 1:
+        return float(np.exp(quantile(off[same], models[same])))
+    any_engine = other & (e.where(lambda m: m.metric) == group.split()[-1])
+    return float(np.exp(THIN * quantile(off[any_engine], models[any_engine]))) if any_engine.any() else np.nan
 
 
 def quantile(off: FloatArray, labels: Collection[object], share: float = COVERAGE) -> float:

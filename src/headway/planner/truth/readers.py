@@ -83,7 +83,7 @@ def read_data(path: Path, catalog: Catalog) -> DataFile:
             asked += is_asked
             if made is not None:
                 answered += 1
-                found[_key(made)] = max(made, found.get(_key(made), made), key=_described)
+                found[run_of(made)] = max(made, found.get(run_of(made), made), key=_described)
     except (csv.Error, UnicodeDecodeError) as error:
         raise DataError(f"{path}: not readable as UTF-8 CSV: {error}") from None
     return DataFile(path.name, hashlib.sha256(content).hexdigest(), rows, asked, answered, tuple(found.values()))
@@ -179,8 +179,8 @@ def _run(row: dict[str, str], where: str, catalog: Catalog) -> tuple[bool, Measu
     )
 
 
-def _key(m: Measurement) -> tuple[object, ...]:
-    """Sources repeat one another's runs."""
+def run_of(m: Measurement) -> tuple[object, ...]:
+    """The same of two measurements of one run: sources repeat one another's."""
     configuration = (m.system, m.release, m.model, m.weights, m.prompt_tokens, m.output_tokens)
     alone = (m.prefill, m.decode) if m.batch or m.median_gap else ()
     return (*configuration, *alone, m.concurrency, m.metric, round(m.value_s, 7))

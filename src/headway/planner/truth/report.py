@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headway.planner.truth.evidence import Evidence
-from headway.planner.truth.held_out import COVERAGE, HELD_MODELS, HELD_SYSTEM, HeldOut
+from headway.planner.truth.held_out import COVERAGE, HELD_MODELS, HELD_SYSTEM, HeldOut, Predictions
 from headway.planner.truth.models import DRAFTS
 from headway.planner.truth.readers import DataFile
 from headway.planner.truth.served import UNSTATED_CHIPS, UNSTATED_REPLICAS
@@ -48,13 +48,17 @@ class Errors:
 
 @dataclass(frozen=True, slots=True)
 class ValidationReport:
-    data: tuple[DataSummary, ...]
-    measurements: int
-    declared_held_out: tuple[str, ...]
-    in_sample: Errors
-    model_held_out: Errors
-    chip_held_out: Errors
-    declared: Errors
+    """None: that was not asked."""
+
+    data: tuple[DataSummary, ...] = ()
+    measurements: int = 0
+    declared_held_out: tuple[str, ...] = (*HELD_MODELS, HELD_SYSTEM)
+    in_sample: Errors | None = None
+    model_held_out: Errors | None = None
+    chip_held_out: Errors | None = None
+    declared: Errors | None = None
+    unseen_data: tuple[DataSummary, ...] = ()
+    unseen: Errors | None = None
     assumptions: tuple[str, ...] = ASSUMPTIONS
 
 
@@ -64,16 +68,19 @@ def summary(file: DataFile) -> DataSummary:
 
 
 def validation_report(files: Sequence[DataFile], e: Evidence, held: HeldOut) -> ValidationReport:
-    def errors(kind: str) -> Errors:
-        predictions = getattr(held, kind)
-        return Errors(kind, error_tables(e, predictions), regret(e, predictions))
-
     return ValidationReport(
-        tuple(summary(file) for file in files),
-        len(e),
-        (*HELD_MODELS, HELD_SYSTEM),
-        errors("in_sample"),
-        errors("by_model"),
-        errors("by_chip"),
-        errors("declared"),
+        data=tuple(map(summary, files)),
+        measurements=len(e),
+        in_sample=errors("in_sample", e, held.in_sample),
+        model_held_out=errors("by_model", e, held.by_model),
+        chip_held_out=errors("by_chip", e, held.by_chip),
+        declared=errors("declared", e, held.declared),
     )
+
+
+def with_unseen(report: ValidationReport, files: Sequence[DataFile], e: Evidence, p: Predictions) -> ValidationReport:
+    return replace(report, unseen_data=tuple(map(summary, files)), unseen=errors("unseen", e, p))
+
+
+def errors(kind: str, e: Evidence, p: Predictions) -> Errors:
+    return Errors(kind, error_tables(e, p), regret(e, p))

@@ -22,6 +22,8 @@ from headway.roofline.pooled import Tags
 UNITS = {"_s": "s", "points": "rows", "half_rows": "rows", "chunk_tokens": "rows"}
 PROTOCOL = "InferenceX"
 """Whose way of sending requests the serving coefficients stand for: a fixed number in flight at any time."""
+TTFT_ERRORS = ("median_error", "held_out_median_error", "interval_ratio")
+_OF_TPOT = ("error", "points", "interval_ratio")
 _RUN = {"mode": "mixed", "protocol": PROTOCOL, "client": PROTOCOL}
 
 
@@ -34,20 +36,20 @@ class Shipped:
 
 
 def shipped(e: Evidence, held: HeldOut, catalog: Catalog) -> tuple[Shipped, ...]:
-    """The errors are those of TPOT: in sample, and where the model (for any chip: the chip) was held out."""
+    """The errors are in sample, and where the model (for any chip: the chip) was held out."""
     engines, systems = e.where(lambda m: m.engine), e.where(lambda m: m.system)
     tpot = e.where(lambda m: m.metric) == "tpot"
     found = []
     for engine in sorted(set(engines)):
-        mine = tpot & (engines == engine)
-        if engine == "other" or not mine.any():
+        mine = engines == engine
+        if engine == "other" or not (tpot & mine).any():
             continue
         found.append(_calibration(e, held, f"{ANY}/{engine}", mine, held.by_chip, _tags(engine)))
-        for system in sorted(set(systems[mine])):
+        for system in sorted(set(systems[tpot & mine])):
             chip = catalog.system(system).chip.name
             here = mine & (systems == system)
             found.append(_calibration(e, held, f"{chip}/{engine}", here, held.by_model, _tags(engine, chip)))
-    found.append(_calibration(e, held, f"{ANY}/{ANY}", tpot, held.by_chip, _RUN))
+    found.append(_calibration(e, held, f"{ANY}/{ANY}", np.ones(len(e), bool), held.by_chip, _RUN))
     return tuple(found)
 
 
@@ -61,14 +63,22 @@ def _calibration(
 ) -> Shipped:
     figures = {key: float(value[0]) for key, value in held.pooled.resolved([tags]).items()}
     figures["host_beside"] = 1.0  # As the fit has it.
-    seen = error_row(name, e.measured_s, held.in_sample, rows)
-    figures |= {"median_error": seen.median_error, "mean_error": seen.mean_error, "points": float(seen.points)}
-    unseen = rows & np.isfinite(other.predicted_s)
-    if unseen.any():
-        row = error_row(name, e.measured_s, other, unseen)
-        figures |= {"held_out_median_error": row.median_error, "held_out_mean_error": row.mean_error}
-        figures |= {"interval_ratio": row.interval_ratio} if np.isfinite(row.interval_ratio) else {}
+    first = e.where(lambda m: m.metric) == "ttft"
+    figures |= _errors(e, held, rows & ~first, other)
+    if (rows & first).any():
+        errors = _errors(e, held, rows & first, other)
+        figures |= {f"ttft_{key}": errors[key] for key in TTFT_ERRORS if key in errors}
     return Shipped(name, figures)
+
+
+def _errors(e: Evidence, held: HeldOut, rows: npt.NDArray[np.bool_], other: Predictions) -> dict[str, float]:
+    seen, unseen = error_row("", e.measured_s, held.in_sample, rows), rows & np.isfinite(other.predicted_s)
+    found = {"median_error": seen.median_error, "mean_error": seen.mean_error, "points": float(seen.points)}
+    if unseen.any():
+        row = error_row("", e.measured_s, other, unseen)
+        found |= {"held_out_median_error": row.median_error, "held_out_mean_error": row.mean_error}
+        found |= {} if row.interval_ratio is None else {"interval_ratio": row.interval_ratio}
+    return found
 
 
 def as_csv(calibrations: Sequence[Shipped], files: Sequence[DataFile], date: str) -> str:
@@ -86,5 +96,5 @@ def _rows(calibration: Shipped, source: str, date: str) -> Iterator[tuple[str, .
     for name, value in calibration.figures.items():
         unit = next((unit for end, unit in UNITS.items() if name.endswith(end)), None)
         unit = unit or ("ratio" if "ratio" in SCHEMA[name].units else "fraction")  # type: ignore[union-attr]
-        note = "TPOT" if "error" in name or name in ("points", "interval_ratio") else ""
+        note = "TPOT" if name.endswith(_OF_TPOT) and not name.startswith("ttft") else ""
         yield calibration.name, name, f"{value:.4g}", unit, "measured", source, date, note

@@ -31,9 +31,9 @@ class ErrorRow:
     median_error: float
     mean_error: float
     median_bias: float
-    coverage: float
-    """Share of the measurements within their intervals."""
-    interval_ratio: float
+    coverage: float | None
+    """Share of the measurements within their intervals; None: no interval is known."""
+    interval_ratio: float | None
     """Median of the intervals' half widths, as a factor."""
 
 
@@ -45,7 +45,7 @@ class ErrorTable:
     macro_median_error: float
     """Mean of the rows' medians."""
     macro_mean_error: float
-    coverage: float
+    coverage: float | None
 
 
 def error_tables(e: Evidence, p: Predictions) -> tuple[ErrorTable, ...]:
@@ -59,29 +59,30 @@ def _table(e: Evidence, p: Predictions, metric: Metric, by: str) -> ErrorTable:
     asked = np.isfinite(p.predicted_s) & (metrics == metric)
     rows = tuple(error_row(str(name), e.measured_s, p, asked & (labels == name)) for name in sorted(set(labels[asked])))
     if not rows:
-        return ErrorTable(metric, by, (), 0.0, 0.0, 0.0)
+        return ErrorTable(metric, by, (), 0.0, 0.0, None)
     return ErrorTable(
         metric,
         by,
         rows,
         float(np.mean([row.median_error for row in rows])),
         float(np.mean([row.mean_error for row in rows])),
-        float(np.average([row.coverage for row in rows], weights=[row.points for row in rows])),
+        error_row("", e.measured_s, p, asked).coverage,
     )
 
 
 def error_row(name: str, measured_s: FloatArray, p: Predictions, asked: Flags) -> ErrorRow:
     off = p.predicted_s[asked] / measured_s[asked] - 1
-    ratio = p.ratio[asked]
-    within = np.abs(np.log1p(off)) <= np.log(ratio)
+    known = np.isfinite(p.ratio[asked])
+    ratio = p.ratio[asked][known]
+    within = np.abs(np.log1p(off[known])) <= np.log(ratio)
     return ErrorRow(
         name,
         int(asked.sum()),
         float(np.median(np.abs(off))),
         float(np.mean(np.abs(off))),
         float(np.median(off)),
-        float(within.mean()),
-        float(np.median(ratio)),
+        float(within.mean()) if known.any() else None,
+        float(np.median(ratio)) if known.any() else None,
     )
 
 
