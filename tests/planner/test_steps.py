@@ -170,8 +170,10 @@ def test_joules() -> None:
     assert report.flops_per_byte_read == pytest.approx(8 * 3.92 / 0.75)
     # A decode step spends on reading, a prompt on multiplying.
     assert prefill.reading_share < 0.1 < decode.reading_share
-    read = decode.reading_j / (8 * 3.92e-12)
-    assert read == pytest.approx(8 * float(where.work(where.decode_shape(32, 4096)).memory_bytes))
+    # Eight fp8 peaks and bandwidths together, at 0.75 pJ a FLOP and 31.36 a byte, would draw more than 700 W a chip.
+    byte_j = 31.36e-12 * 700 / (0.75e-12 * 1979e12 + 31.36e-12 * 3.35e12)
+    read = decode.reading_j / byte_j
+    assert read == pytest.approx(8 * float(where.work(where.decode_shape(32, 4096)).memory_bytes), rel=1e-3)
     lpddr = energy_report(deployed("qwen3-8b", "m3-ultra-node", tensor=1), catalog().energy, 1, 128)
     assert lpddr.memory == "dram"
 
@@ -185,3 +187,25 @@ def test_no_figure_for_reading_main_memory_in_sram_is_made_up() -> None:
     assert report.steps[0].multiplying_j == pytest.approx(flops * 0.75e-12)
     assert "joules to read a byte of wse-3's main memory, SRAM: none are published" in report.uncertain
     assert not [line for line in report.uncertain if line.startswith("dram")]
+
+
+@pytest.mark.parametrize("batch", [1, 5, 32])
+@pytest.mark.parametrize("cut", [{"tensor": 8}, {"tensor": 2, "pipeline": 4}, {"tensor": 2, "data": 4}])
+@pytest.mark.parametrize("weights", ["bf16", "fp8", "nvfp4"])
+@pytest.mark.parametrize("system", ["hgx-h100", "hgx-b200", "mi355x-node", "tpu7x-node"])
+def test_nothing_takes_more_joules_than_full_power_gives(
+    system: str, weights: str, cut: dict[str, int], batch: int
+) -> None:
+    for step in energy_report(deployed(system=system, weights=weights, **cut), catalog().energy, batch, 8192).steps:
+        assert step.energy_j is not None
+        assert step.reading_j is not None
+        assert step.reading_j + step.multiplying_j <= step.energy_j * (1 + 1e-9)
+
+
+def test_each_pass_of_a_pipeline_reads_the_weights() -> None:
+    """Five sequences in four stages are three passes: two, two and one."""
+    piped, flat = (deployed(tensor=2, **cut) for cut in ({"pipeline": 4}, {}))
+    five = energy_report(piped, catalog().energy, 5, 4096).steps[0]
+    one, two = (energy_report(flat, catalog().energy, batch, 4096).steps[0] for batch in (1, 2))
+    assert five.reading_j == pytest.approx(2 * two.reading_j + one.reading_j)
+    assert five.multiplying_j == pytest.approx(2 * two.multiplying_j + one.multiplying_j)

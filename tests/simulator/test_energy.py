@@ -23,7 +23,7 @@ from headway.planner.deployment import Deployment
 from headway.planner.price import Workload as Asked
 from headway.planner.request import request_receipt
 from headway.roofline.coefficients import Coefficients
-from headway.roofline.energy import WorkEnergy, dynamic_energy, work_energy
+from headway.roofline.energy import WorkEnergy, work_energy
 from headway.simulator.energy_meter import EnergyMeter, energy_meter
 from headway.simulator.faults import Fault
 from headway.simulator.fleet import Fleet, FleetConfig
@@ -159,7 +159,10 @@ def test_a_call_alone_takes_what_the_planners_receipt_says(tensor: int) -> None:
 def test_what_its_flops_and_bytes_account_for_is_the_planners_estimate() -> None:
     where = Deployment("m", MODEL, A100, Precision(), Parallelism())
     steps = [prefill(spans(MODEL), 2000), *(decode(spans(MODEL), 1, 2000 + i) for i in range(1, 50))]
-    expected = sum(float(dynamic_energy(where.work(step), CATALOG.energy).total_j) for step in steps)
+    each = work_energy(A100.chip, ("bf16",), CATALOG.energy)
+    assert each is not None
+    works = [where.work(step) for step in steps]
+    expected = sum(float(each.byte_j * work.memory_bytes + each.flop_j * work.total("flops")) for work in works)
     work = alone(setup(), 2000, 50)
     assert work.work_nj / 1e9 == pytest.approx(expected, rel=1e-6)
     assert work.work_nj < work.energy_nj

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -9,12 +10,14 @@ from headway.arithmetic.step_shape import StepShape
 from headway.catalog import Figure
 from headway.planner.deployment import FLOOR, Deployment
 from headway.planner.uncertain import uncertain_figures
-from headway.roofline.energy import dynamic_energy, flops_per_byte_read, memory_level
+from headway.roofline import rate_flops_per_s
+from headway.roofline.energy import WorkEnergy, flops_per_byte_read, memory_level
 
 FORMULAS = (
     "at full power = tokens / (tokens/s) x chips x power",
     "reading = bytes of weights and KV x joules a byte of the level; multiplying = FLOPs x joules a FLOP",
     "FLOPs a byte read = joules to read a byte / joules of a FLOP",
+    "both joules are scaled down alike where at its peaks a chip would draw more than its power",
 )
 ASSUMPTIONS = (
     FLOOR,
@@ -69,6 +72,7 @@ def energy_report(
         ("decode", batch, together, batch / float(where.floor(together).step_s)),
         ("prefill", context, where.prompts_shape(context), where.prompts_tokens_per_s(context)),
     )
+    spent = _work_energy(where, together, None if level is None else energy[level].value, energy[multiply].value)
     figures = {name: energy[name] for name in (level, multiply) if name is not None}
     said = tuple(f"{name} {figure.written}: {figure.status}, {figure.note}" for name, figure in figures.items())
     if level is None:
@@ -82,27 +86,29 @@ def energy_report(
         level or "sram",
         where.system.chip.tdp_w,
         None if level is None else flops_per_byte_read(energy, level, multiply),
-        tuple(_step(where, *each, energy, level, multiply) for each in passes),
+        tuple(_step(where, *each, spent) for each in passes),
         uncertain_figures(where.system) + said,
     )
 
 
+def _work_energy(where: Deployment, shape: StepShape, byte_j: float | None, flop_j: float) -> WorkEnergy:
+    """Within the chip's power, if it publishes one. `byte_j` None: counts as nothing."""
+    each, chip = WorkEnergy(flop_j, byte_j or 0.0, False), where.system.chip
+    fastest = max(rate_flops_per_s(chip, rate) for rate in where.work(shape).rates)
+    return each if chip.tdp_w is None else each.within(chip.tdp_w, fastest, chip.hbm_bytes_per_s)
+
+
 def _step(
-    where: Deployment,
-    name: str,
-    tokens: int,
-    shape: StepShape,
-    tokens_per_s: float,
-    energy: Mapping[str, Figure],
-    memory: str | None,
-    multiply: str,
+    where: Deployment, name: str, tokens: int, shape: StepShape, tokens_per_s: float, spent: WorkEnergy
 ) -> StepEnergy:
     """`shape`: of one pass through all stages. `tokens_per_s`: of all passes that are under way."""
     cost, power_w = where.floor(shape), where.system.chip.tdp_w
-    work, passes = where.work(shape), tokens / int(shape.tokens)
-    spent = None if memory is None else dynamic_energy(work, energy, memory, multiply)
-    reading = None if spent is None else float(spent.memory_j) * where.cut.stage_chips * passes
-    multiplying = float(work.total("flops")) * energy[multiply].value * where.cut.stage_chips * passes
+    work, passes, chips = where.work(shape), tokens / int(shape.tokens), where.cut.stage_chips
+    # A pass that carries fewer sequences reads the weights all the same.
+    weights = float(work.total("weight_bytes"))
+    read_bytes = weights * (passes if passes < 1 else math.ceil(passes)) + (float(work.memory_bytes) - weights) * passes
+    reading = read_bytes * spent.byte_j * chips if spent.byte_j else None
+    multiplying = float(work.total("flops")) * passes * spent.flop_j * chips
     full = None if power_w is None else tokens / tokens_per_s * where.cut.chips * power_w
     share = None if reading is None else reading / (reading + multiplying)
     per_token = None if full is None else full / tokens

@@ -5,34 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from headway.arithmetic.experts import FloatArray
 from headway.arithmetic.formats import Rate
-from headway.arithmetic.work import StepWork
 from headway.catalog import Chip, Figure
 from headway.roofline.coefficients import Coefficients
 from headway.roofline.floor import rate_flops_per_s
 
 JOULES_PER_WH = 3600.0
 MULTIPLY = "fp16_multiply_add"
-
-
-@dataclass(frozen=True, slots=True)
-class DynamicEnergy:
-    """Of one chip, by what is done: published estimates for some silicon. Idle power and all overheads are left out."""
-
-    memory_j: FloatArray
-    multiply_j: FloatArray
-
-    @property
-    def total_j(self) -> FloatArray:
-        return self.memory_j + self.multiply_j
-
-
-def dynamic_energy(
-    work: StepWork, energy: Mapping[str, Figure], memory: str = "hbm2", multiply: str = MULTIPLY
-) -> DynamicEnergy:
-    """`energy`: the catalog's, by level."""
-    return DynamicEnergy(work.memory_bytes * energy[memory].value, work.total("flops") * energy[multiply].value)
 
 
 def flops_per_byte_read(energy: Mapping[str, Figure], memory: str, multiply: str = MULTIPLY) -> float:
