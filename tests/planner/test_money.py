@@ -166,6 +166,12 @@ def test_demand_that_cannot_be(field: str, value: float, words: str) -> None:
         replace(DEMAND, **{field: value})
 
 
+@pytest.mark.parametrize("change", [{"users": 1e18}, {"growth": 1e6}, {"training_share": 1 - 1e-12}])
+def test_a_fleet_beyond_counting(change: dict[str, float]) -> None:
+    with pytest.raises(ShapeError, match=r"users in year \d need .* chips to serve them; 1e\+15"):
+        fleet_report(deployed(mfu=0.7), WORK, replace(DEMAND, **{"users": 1e9, "growth": 1e3, **change}))
+
+
 def test_a_life_of_serving() -> None:
     report = lifetime_report("", model("deepseek-v3"), 15e12, 50e6, 60, 4.0, 0.4, 0.2)
     assert report.served_output_tokens == pytest.approx(2.592e14)

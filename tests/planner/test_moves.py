@@ -130,6 +130,21 @@ def test_a_journey_is_one_gapless_line(prompt: int, output: int, busy: float, ha
     assert report.network_share * report.total_s == pytest.approx((1 + handshakes) * trip)
 
 
+@pytest.mark.parametrize(
+    ("cached", "output", "handshakes", "names"),
+    [
+        (99, 5, 1, ("1 handshake", "prompt: 1 token", "decode step 4")),
+        (0, 6, 2, ("2 handshakes", "prompt: 100 tokens", "decode steps 4 to 5")),
+    ],
+)
+def test_stages_are_named_by_what_is_in_them(
+    cached: int, output: int, handshakes: int, names: tuple[str, str, str]
+) -> None:
+    stages = journey_report(deployed(), Workload(100, cached, output, 8), 0.1, 0.5, handshakes).stages
+    assert (stages[0].name, stages[-2].name) == (names[0], names[2])
+    assert names[1] in {stage.name for stage in stages}
+
+
 def test_a_journey_says_what_cannot_be() -> None:
     with pytest.raises(ShapeError, match="utilisation must be at least 0 and below 1"):
         journey_report(deployed(), Workload(10, 0, 10, 1), 0.1, 1.0)

@@ -24,6 +24,8 @@ ASSUMPTIONS = (
     "users grow, what each asks for stays; hardware and model stay the same",
 )
 MAX_YEARS = 30
+MAX_CHIPS = 1e15
+"""More are a mistake, and no whole number that is certain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,7 @@ class FleetReport:
 
 
 def fleet_report(where: Deployment, work: Workload, demand: Demand) -> FleetReport:
+    """Raises ShapeError if it does not fit or a year's fleet has more than MAX_CHIPS."""
     where.check_fits(work.prompt + work.output, work.batch)
     prefill = where.prefill_chip_s(work.prompt, work.cached)
     request = prefill + where.decode_chip_s(work.prompt, work.output, work.batch)
@@ -100,8 +103,13 @@ def fleet_report(where: Deployment, work: Workload, demand: Demand) -> FleetRepo
 def _year(where: Deployment, work: Workload, d: Demand, request_chip_s: float, year: int) -> FleetYear:
     chip, users = where.system.chip, d.users * d.growth**year
     rate = users * d.requests_per_user_day / SECONDS_PER_DAY * d.peak_over_mean
-    replicas = math.ceil(rate * request_chip_s / d.utilisation / where.cut.chips)
-    serving = replicas * where.cut.chips
+    needed = rate * request_chip_s / d.utilisation
+    if needed / (1 - d.training_share) > MAX_CHIPS:
+        raise ShapeError(
+            f"{users:.4g} users in year {year} need {needed:.4g} chips to serve them; {MAX_CHIPS:g} with those that "
+            "train are the most: fewer users, requests a day or years, or less growth"
+        )
+    serving = math.ceil(needed / where.cut.chips) * where.cut.chips
     training = math.ceil(serving * d.training_share / (1 - d.training_share))
     chips = serving + training
     light_w = transceiver_w(chips, d.transceivers_per_chip, d.transceiver_w)

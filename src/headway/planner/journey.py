@@ -76,12 +76,12 @@ def journey_report(
     boarding_s = float(where.decode_s(work.batch, work.prompt)) / 2
     legs: list[tuple[str, str, float]] = []
     if handshakes:
-        legs.append((f"{handshakes} handshakes", "network", handshakes * round_trip))
+        legs.append((_counted(handshakes, "handshake"), "network", handshakes * round_trip))
     legs.append(("way there", "network", round_trip / 2))
     legs += [(name, "front", seconds) for name, seconds in _FRONT]
     legs.append(("queue", "node", utilisation / (2 * (1 - utilisation)) * prompt_s))
     legs.append(("boarding", "node", boarding_s))
-    legs.append((f"prompt: {work.new:,} tokens", "chip", prompt_s))
+    legs.append((f"prompt: {_counted(work.new, 'token')}", "chip", prompt_s))
     before_s = sum(seconds for _, _, seconds in legs)
     legs += _decode_legs(steps)
     legs.append(("way back of the last token", "network", round_trip / 2))
@@ -107,12 +107,17 @@ def journey_report(
     )
 
 
+def _counted(count: int, one: str) -> str:
+    return f"{count:,} {one}" if count == 1 else f"{count:,} {one}s"
+
+
 def _decode_legs(steps: list[float]) -> Iterator[tuple[str, str, float]]:
     """The first few by themselves."""
     for i, seconds in enumerate(steps[:_SHOWN]):
         yield f"decode step {i + 1}", "chip", seconds
     if rest := steps[_SHOWN:]:
-        yield f"decode steps {_SHOWN + 1} to {len(steps)}", "chip", sum(rest)
+        several = f"steps {_SHOWN + 1} to {len(steps)}" if len(rest) > 1 else f"step {len(steps)}"
+        yield f"decode {several}", "chip", sum(rest)
 
 
 def _timeline(legs: list[tuple[str, str, float]], total: float) -> Iterator[Stage]:
