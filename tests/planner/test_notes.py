@@ -13,8 +13,8 @@ from headway.cli.plan import plan
 
 LONG = "{asked} tokens are more than {name} is made for ({most}): counted as if it were"
 QUANTISED = (
-    "the model's file says that its weights are quantised (quant_method mxfp4); they are counted in bf16 all the same: "
-    "--weights and --experts say another"
+    "the model's file says that its weights are quantised (quant_method mxfp4): they are counted as it says, in bf16, "
+    "experts mxfp4; --weights and --experts say another"
 )
 
 
@@ -65,11 +65,21 @@ def test_as_many_as_it_is_made_for_are_not_mentioned(arguments: list[str]) -> No
 
 
 @pytest.mark.parametrize("question", ["model", "kv", "memory", "decode", "limits", "pareto"])
-def test_what_the_file_says_of_its_weights_is_said_where_no_format_is_named(question: str) -> None:
-    assert QUANTISED in said(question, "gpt-oss-20b")
-    for named in (["--experts", "mxfp4"], ["--weights", "bf16"]):
-        assert QUANTISED not in said(question, "gpt-oss-20b", *named)
+def test_weights_are_in_the_format_that_the_file_says_where_none_is_named(question: str) -> None:
+    found = answer(question, "gpt-oss-20b")
+    same = answer(question, "gpt-oss-20b", "--weights", "bf16", "--experts", "mxfp4")
+    assert QUANTISED in found["assumptions"]
+    assert {**found, "assumptions": [line for line in found["assumptions"] if line != QUANTISED]} == same
+    assert not [line for line in said(question, "gpt-oss-20b", "--weights", "bf16") if "quantised" in line]
     assert not [line for line in said(question, "qwen3-8b") if "quantised" in line]
+    if question not in ("limits", "pareto"):
+        other = answer(question, "gpt-oss-20b", "--experts", "nvfp4", "--kv", "fp8")
+        assert other.get("weight_format", "bf16, experts nvfp4") == "bf16, experts nvfp4"
+
+
+def test_a_method_that_is_not_known_is_said() -> None:
+    (line,) = [line for line in said("kv", "kimi-k3") if "quantised" in line]
+    assert "(quant_method compressed-tensors), not in which format that is known here; they are counted in bf16" in line
 
 
 def test_a_quantised_section_of_a_larger_file_counts_too(tmp_path: Path) -> None:
@@ -108,6 +118,5 @@ def test_a_search_takes_experts_in_a_format_of_their_own() -> None:
 
 def test_a_format_that_a_question_chose_is_the_one_said() -> None:
     many = ["--attention-chips", "16", "--feed-forward-chips", "2048", "--system", "gb300-nvl72"]
-    lines = said("afd", "deepseek-v3", *many)
-    assert any("they are counted in fp8 all the same" in line for line in lines)
-    assert not any("bf16 all the same" in line for line in lines)
+    assert any("they are counted as it says, in fp8" in line for line in said("afd", "deepseek-v3", *many))
+    assert any("they are counted in fp8 all the same" in line for line in said("afd", "gpt-oss-120b", *many))

@@ -113,7 +113,8 @@ def test_ttft_and_tpot_are_told_by_pool(tmp_path: Path) -> None:
 def test_what_is_assumed_of_each_pools_model_is_said() -> None:
     """As `headway plan` says it, so not of a format that somebody chose."""
     found = answer("--pool", "model=gpt-oss-20b", "--pool", "model=gpt-oss-20b,weights=fp8", "--pool", "model=qwen3-8b")
-    (text,) = found["assumptions"]
+    narrow, text = found["assumptions"]
+    assert narrow.startswith("mxfp4 is multiplied at the chip's 4-bit rate")
     assert text.startswith("gpt-oss-20b: the model's file says that its weights are quantised (quant_method mxfp4)")
     assert f"assuming: {text}" in called("--pool", "model=gpt-oss-20b").output
     assert answer()["assumptions"] == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -45,6 +46,8 @@ FORMATS: dict[str, Format] = {
         Format("int8", 8),
         Format("int4", 4, 128, 16),
         Format("int4_zero", 4, 128, 16 + 4),
+        Format("nf4", 4, 64, 32),
+        Format("nf4_double", 4, 64 * 256, 256 * 8 + 32),  # Scales of 64 values in 8 bits, 256 of them sharing one.
         Format("mxfp8", 8, 32, 8),  # OCP MX: an 8-bit exponent for 32 values.
         Format("mxfp4", 4, 32, 8),
         Format("nvfp4", 4, 16, 8),  # An fp8 scale for 16 values; the fp32 scale of the whole tensor is left out.
@@ -55,11 +58,20 @@ FORMATS: dict[str, Format] = {
 }
 
 
+_GROUPED = re.compile(r"int([2-8])_group([1-9]\d{0,5})(_zero)?")
+
+
 def number_format(name: str) -> Format:
     """Raises ShapeError, listing what there is."""
-    if name not in FORMATS:
-        raise ShapeError(f"number format {name!r} is not known; known: {', '.join(FORMATS)}")
-    return FORMATS[name]
+    if name in FORMATS:
+        return FORMATS[name]
+    if match := _GROUPED.fullmatch(name):
+        bits = int(match[1])
+        return Format(name, bits, int(match[2]), 16 + (bits if match[3] else 0))
+    raise ShapeError(
+        f"number format {name!r} is not known; known: {', '.join(FORMATS)}, and as int4_group32 or int8_group64_zero: "
+        "whole numbers of 2 to 8 bits with a scale (and a zero) for each group of so many"
+    )
 
 
 _QUANTISED: tuple[Part, ...] = ("attention", "feed_forward", "shared_experts")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from headway.arithmetic.shape import ModelShape
 
 _KEPT = "headway.plan.notes"
-_FORMATS = {"weights", "formats", "experts"}
+_FORMATS = {"weights", "formats"}
 
 
 def note(name: str, model: ModelShape, config: Mapping[str, Any], precisions: Sequence[Precision]) -> None:
@@ -29,7 +29,7 @@ def note(name: str, model: ModelShape, config: Mapping[str, Any], precisions: Se
     if _FORMATS & context.params.keys():
         said += in_formats(model, precisions)
         if not _FORMATS & given_options():
-            said += shipped(config, precisions[0])
+            said += shipped(config, model, precisions[0])
     kept = context.meta.setdefault(_KEPT, {})
     kept.update(dict.fromkeys(said))
 

@@ -102,11 +102,13 @@ ENGINE = option(
     "--engine", default="vllm", help="Whose fit is shown beside the floor, if there is one: vllm, sglang, trtllm, none."
 )
 
+AS_STORED = "[default: as the model's file says, else bf16]"
+AS_WEIGHTS = "Number format of the routed experts.  [default: as --weights]"
 MODEL = click.argument("model")
 _MODEL = (
     MODEL,
-    option("--weights", default="bf16", help="Number format of the weights, as fp8 or mxfp4."),
-    option("--experts", help="Number format of the routed experts.  [default: as --weights]"),
+    option("--weights", help=f"Number format of the weights, as fp8 or mxfp4.  {AS_STORED}"),
+    option("--experts", help=AS_WEIGHTS),
     option("--kv", default="bf16", help="Number format of the cache."),
     CATALOG,
     JSON,
@@ -122,8 +124,8 @@ PROMPT, OUTPUT = 8192, 1024
 _SEARCH = (
     MODEL,
     option("--system", "systems", multiple=True, default=["hgx-h100"], help="Chips and links: one name or several."),
-    option("--weights", "formats", multiple=True, default=["bf16"], help="Number formats: one or several."),
-    option("--experts", help="Number format of the routed experts.  [default: as --weights]"),
+    option("--weights", "formats", multiple=True, help=f"Number formats: one or several.  {AS_STORED}"),
+    option("--experts", help=AS_WEIGHTS),
     option("--kv", default="bf16", help="Number format of the cache."),
     option(
         "--engine", default="vllm", help="Its fits are used if every chip has one: vllm, sglang, trtllm; none: floors."
@@ -173,18 +175,18 @@ def one_line() -> Iterator[None]:
 
 
 def look_up(
-    model: str, overlays: tuple[Path, ...], weights: str = "bf16", experts: str | None = None, kv: str = "bf16"
+    model: str, overlays: tuple[Path, ...], weights: str | None = None, experts: str | None = None, kv: str = "bf16"
 ) -> tuple[Catalog, ModelShape, Precision]:
     """Raises CatalogError or ShapeError."""
-    from headway.arithmetic.formats import precision
     from headway.arithmetic.hf_config import shape_from_config
+    from headway.arithmetic.hf_quantization import chosen_precision
     from headway.catalog import load_catalog
 
     catalog = load_catalog(overlays)
     config = catalog.config(model)
     shape = shape_from_config(config)
     check_experts(experts, shape, model)
-    chosen = precision(weights, kv, experts)
+    chosen = chosen_precision(config, shape, weights, kv, experts)
     note(model, shape, config, [chosen])
     return catalog, shape, chosen
 
@@ -256,11 +258,12 @@ def search_space(
     overlays: tuple[Path, ...],
 ) -> dict[str, Any]:
     """Arguments that every search of the planner takes."""
-    from headway.arithmetic.formats import precision
+    from headway.arithmetic.hf_quantization import chosen_precision
 
     catalog, shape, _ = look_up(model, overlays, experts=experts)
-    precisions = [precision(name, kv, experts) for name in formats]
-    note(model, shape, catalog.config(model), precisions)
+    config = catalog.config(model)
+    precisions = [chosen_precision(config, shape, name, kv, experts) for name in formats or (None,)]
+    note(model, shape, config, precisions)
     chosen = [catalog.system(name) for name in systems]
     fits = {s.chip.name: fit_for(catalog, s.chip.name, engine) for s in chosen}
     return {

@@ -53,7 +53,7 @@ RATE = Number(1e-6, 1e9)
 @click.option("--replicas", type=click.IntRange(1, 4096), default=1, show_default=True)
 @click.option("--router", default="round-robin", show_default=True, help="round-robin, least-work, session, prefix.")
 @replica_options
-@click.option("--weights", default="bf16", show_default=True, help="Number format of the weights.")
+@click.option("--weights", help="Number format of the weights.  [default: as the model's file says, else bf16]")
 @click.option("--experts", help="Number format of the routed experts.  [default: as --weights]")
 @click.option("--kv", default="bf16", show_default=True, help="Number format of the cache.")
 @click.option("--calibrated", metavar="ENGINE", help="Step times as fitted to this engine.  [default: the floor]")
@@ -223,19 +223,20 @@ def _table(
 
 
 def setup_of(options: dict[str, Any]) -> Setup:
-    from headway.arithmetic.formats import precision
     from headway.arithmetic.hf_config import shape_from_config
+    from headway.arithmetic.hf_quantization import chosen_precision
     from headway.simulator.simulation import Setup
 
     catalog = catalog_of(options["overlays"])
     system, engine = catalog.system(options["system"]), options["calibrated"]
     fitted = engine or options.get("machine") is not None
-    shape = shape_from_config(config_of(options))
+    config = config_of(options)
+    shape = shape_from_config(config)
     check_experts(options["experts"], shape, options["model"])
     return Setup(
         model=shape,
         system=system,
-        precision=precision(options["weights"], options["kv"], options["experts"]),
+        precision=chosen_precision(config, shape, options["weights"], options["kv"], options["experts"]),
         cut=cut_of(options),
         feed_forward=feed_forward_of(options, catalog),
         calibration=catalog.calibration(system.chip.name, engine or "") if fitted else None,

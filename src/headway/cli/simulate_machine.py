@@ -46,8 +46,8 @@ def _assumed(options: Mapping[str, Any], setup: Setup) -> Iterator[str]:
     name = options["model"]
     yield from too_long(name, setup.model, setup.max_context or 0)
     yield from in_formats(setup.model, [setup.precision])
-    if "machine" not in options and options["given"].isdisjoint(("weights", "experts")):
-        yield from (f"{name}: {text}" for text in shipped(config_of(options), setup.precision))
+    if "machine" not in options and "weights" not in options["given"]:
+        yield from (f"{name}: {text}" for text in shipped(config_of(options), setup.model, setup.precision))
 
 
 def config_of(options: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -6,19 +6,28 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from headway.arithmetic.formats import Precision
+from headway.arithmetic.hf_quantization import chosen_precision, quantised, stored
 from headway.arithmetic.shape import ModelShape
 
 
-def shipped(config: Mapping[str, Any], counted: Precision) -> Iterator[str]:
-    """`counted`: by default, since nobody named a format."""
-    text = config.get("text_config")
-    quantised = config.get("quantization_config") or (isinstance(text, Mapping) and text.get("quantization_config"))
-    if quantised:
-        method = quantised.get("quant_method") if isinstance(quantised, Mapping) else quantised
-        yield (
-            f"the model's file says that its weights are quantised (quant_method {method}); they are counted in "
-            f"{counted.named} all the same: --weights and --experts say another"
-        )
+def shipped(config: Mapping[str, Any], model: ModelShape, counted: Precision) -> Iterator[str]:
+    """`counted`: by default, since nobody named a format of the weights."""
+    section = quantised(config)
+    if not section:
+        return
+    method, found = section.get("quant_method"), stored(config, model)
+    said = f"the model's file says that its weights are quantised (quant_method {method}"
+    if found is None:
+        yield f"{said}), not in which format that is known here; they are counted in {counted.named}: {_OTHERS}"
+    elif counted.weights == chosen_precision(config, model, None, "bf16", None).weights:
+        for part, name in found.others.items():
+            yield f"{part.replace('_', ' ')} in {name} by the file is counted in {counted.weights.name}"
+        yield f"{said}): they are counted as it says, in {counted.named}; {_OTHERS}"
+    else:
+        yield f"{said}); they are counted in {counted.named} all the same: {_OTHERS}"
+
+
+_OTHERS = "--weights and --experts say another"
 
 
 def too_long(name: str, model: ModelShape, tokens: int) -> Iterator[str]:
