@@ -116,7 +116,7 @@ def test_a_fast_mode_costs_more() -> None:
 def test_what_prices_imply_is_a_range() -> None:
     args = (catalog().system("hgx-h100"), catalog().tiers, (5e10, 2e11), 1.3, 4)
     report = implied_report(catalog().price("gpt-6-sol"), *args)
-    assert len(report.hypotheses) == 3
+    assert len(report.hypotheses) == 4
     assert all(h.low < h.high and h.hypothesis and h.reading for h in report.hypotheses)
     step = report.hypotheses[2]
     assert step.low <= 1225 <= step.high
@@ -137,6 +137,34 @@ def test_what_a_cache_write_pays_for() -> None:
     hbm = next(tier for tier in report.tiers if tier.tier == "hbm")
     assert hbm.kv_bytes_per_token_paid == pytest.approx(1e-6 / (300 / 3600) / (1.3 / 80e9))
     assert hbm.kv_bytes_per_token_paid_long == pytest.approx(4e-6 / (1.3 / 80e9))
+
+
+def test_a_time_to_live_lies_between_two_tiers() -> None:
+    supposed = catalog().system("hgx-h100"), catalog().tiers, (5e10, 2e11), 1.3, 4
+    report = implied_report(catalog().price("claude-opus-5-5"), *supposed)
+    drains = {tier.tier: tier.drain_s for tier in report.tiers}
+    for held, ttl_s, nearest in zip(
+        report.hypotheses[-2:], (300, 3600), (report.tier_of_ttl, report.tier_of_long_ttl), strict=True
+    ):
+        assert held.low <= ttl_s < held.high
+        assert not any(held.low < drain < held.high for drain in drains.values())
+        assert nearest is not None
+        assert drains[nearest] in {held.low, held.high}
+    few = implied_report(catalog().price("gpt-6-sol"), supposed[0], {}, *supposed[2:]).hypotheses[-1]
+    assert few.low == few.high == catalog().chip("h100-sxm").drain_s
+
+
+def test_what_implies_nothing_is_left_out() -> None:
+    free = replace(catalog().price("gpt-4o"), cached_input_usd_per_mtok=0.0)
+    report = implied_report(free, catalog().system("hgx-h100"), catalog().tiers, (5e10, 2e11), 1.3, 4)
+    assert [h.unit for h in report.hypotheses] == ["share of the arithmetic busy in decode"]
+
+
+def test_a_chip_without_bf16_is_supposed_at_the_rate_that_it_has() -> None:
+    report = implied_report(
+        catalog().price("gpt-6-sol"), catalog().system("lpx-256"), catalog().tiers, (1e11, 1e11), None, 4
+    )
+    assert report.hypotheses[2].low == pytest.approx(2e11 / 272_000 / catalog().chip("lp30").ridge("fp8"))
 
 
 DEMAND = Demand(1e6, 10, 2.0, 3.0, 2, 0.5, 0.6, 6, 30, 1.5)

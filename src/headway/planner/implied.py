@@ -90,12 +90,13 @@ def implied_report(
         raise ShapeError(f"active parameters must rise from above 0: {low:g} to {high:g}")
     chip = system.chip
     found = [_utilisation(price.output_over_input)]
-    if price.cached_over_input is not None:
+    if price.cached_over_input:
         found.append(_cached(price.cached_over_input, active, system, tiers))
     if price.step_threshold_tokens is not None:
         found.append(_step(price.step_threshold_tokens, active, chip))
     write, long_write = price.cache_write_usd_per_mtok, price.cache_write_1h_usd_per_mtok
     known = reaches(system, tiers, usd_per_chip_hour, life_years)
+    found += [_turnover(known, ttl_s) for ttl_s, sold in ((TTL_S, write), (LONG_TTL_S, long_write)) if sold]
     hints = [
         TierHint(
             reach.name,
@@ -138,6 +139,19 @@ def _nearest(known: Sequence[Reach], ttl_s: float) -> str:
     return min(known, key=lambda reach: abs(math.log(reach.drain_s / ttl_s))).name
 
 
+def _turnover(known: Sequence[Reach], ttl_s: float) -> Range:
+    quicker = max((r for r in known if r.drain_s <= ttl_s), key=lambda r: r.drain_s, default=None)
+    slower = min((r for r in known if r.drain_s > ttl_s), key=lambda r: r.drain_s, default=None)
+    beside = [reach for reach in (quicker, slower) if reach is not None]
+    return Range(
+        f"a cache sold for {ttl_s:.0f} s is in a tier, full and evenly used, that turns over in that time",
+        beside[0].drain_s,
+        beside[-1].drain_s,
+        "s to drain the tier",
+        f"{' to '.join(reach.name for reach in beside)}, nearest {_nearest(known, ttl_s)}",
+    )
+
+
 def _utilisation(ratio: float) -> Range:
     low, high = (u / ratio for u in PREFILL_UTILISATION)
     return Range(
@@ -163,11 +177,13 @@ def _cached(ratio: float, active: tuple[float, float], system: System, tiers: Ma
 
 
 def _step(tokens: int, active: tuple[float, float], chip: Chip) -> Range:
-    ridges = sorted(rate_flops_per_s(chip, rate) / chip.hbm_bytes_per_s for rate in ("bf16", "fp8"))
+    fastest = rate_flops_per_s(chip, "fp8")
+    ridges = sorted(peak / chip.hbm_bytes_per_s for peak in (chip.bf16_flops_per_s or fastest, fastest))
     return Range(
         "the step stands where reading a sequence's KV takes as long as multiplying its token's weights",
         implied_kv_bytes_per_token(active[0], tokens, ridges[-1]),
         implied_kv_bytes_per_token(active[1], tokens, ridges[0]),
         "bytes of KV a token",
-        "far below grouped or latent attention in every layer: windows, sparse attention or shared layers",
+        "grouped attention in every layer takes some 100 kB and more, latent some 70 kB (bf16): less means windows, "
+        "sparse attention or shared layers",
     )
