@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import struct
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -73,9 +74,18 @@ def test_the_roofline_stands_on_logarithmic_axes_with_a_roof_a_chip(specs: dict[
         assert roofs["encoding"][channel]["scale"]["type"] == "log"
     assert {row["chip"] for row in roofs["data"]["values"]} == {"h100-sxm", "b200-sxm"}
     assert {row["step"] for row in points["data"]["values"]} == {"prefill", "decode"}
-    peaks = {row["chip"]: row["flops_per_s"] for row in roofs["data"]["values"]}
-    for row in points["data"]["values"]:
-        assert row["flops_per_s"] <= peaks[row["chip"]] * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(("weights", "experts", "kv"), [("fp8", None, "fp8"), ("bf16", "mxfp4", "bf16")])
+def test_every_operation_stands_on_a_roof(weights: str, experts: str | None, kv: str) -> None:
+    where = replace(deployed("deepseek-v3", "hgx-b200"), precision=precision(weights, kv, experts))
+    roofs, points = (part["data"]["values"] for part in roofline_chart([roofline_report(where, 4096, 256)])["layer"])
+    ridges = {row["ridge"] for row in roofs}
+    assert len(ridges) == 2
+    for x, reached in ((row["intensity_flops_per_byte"], row["flops_per_s"]) for row in points):
+        assert any(reached == pytest.approx(min(x, ridge) * 8e12) for ridge in ridges)
+    for row in roofs:
+        assert row["flops_per_s"] == pytest.approx(min(row["intensity_flops_per_byte"], row["ridge"]) * 8e12)
 
 
 def test_the_frontier_is_a_staircase_with_a_line_at_the_slo(specs: dict[str, dict[str, Any]]) -> None:
@@ -192,3 +202,30 @@ def test_systems_that_share_a_chip_have_a_stack_each() -> None:
     assert {row["system"] for row in alone} == {"1 x h100-sxm"}
     for name in {row["system"] for row in bars}:
         assert sum(row["bytes"] for row in bars if row["system"] == name) == pytest.approx(80e9)
+
+
+def test_systems_stand_as_they_were_named() -> None:
+    where = deployed("llama-3.1-8b", tensor=1)
+    reports = [memory_report(replace(where, system=catalog().system(n)), 64, 1) for n in ("hgx-h200", "hgx-b200")]
+    drawing = svg(memory_chart(reports))
+    assert drawing.index(">1 x h200-sxm<") < drawing.index(">1 x b200-sxm<")
+
+
+def test_a_long_title_does_not_widen_the_picture() -> None:
+    where = deployed("llama-3.1-8b", tensor=1)
+    widths = [
+        int(struct.unpack(">I", png(kv_chart([("m", where.model)], where.precision, 10, title))[16:20])[0])
+        for title in ("a", "a" * 10_000)
+    ]
+    assert widths[0] < widths[1] < 3000
+
+
+def test_a_frontier_of_nothing_says_so() -> None:
+    report = pareto_report("m", model("llama-3.1-405b"), [catalog().system("l4-node")], [precision()], 4096, None, None)
+    assert "nothing fits" in svg(pareto_chart([report]))
+
+
+def test_the_shortest_context_is_a_line_too() -> None:
+    where = deployed("llama-3.1-8b", tensor=1)
+    lines, _ = kv_chart([("m", where.model)], where.precision, 1)["layer"]
+    assert len(lines["data"]["values"]) > 1

@@ -8,13 +8,15 @@ from typing import Any
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 """A name of the format; nothing is fetched from it."""
 PREFILL, DECODE, LIMIT = "#e07b39", "#2b6cb0", "#b91c1c"
+TITLE_PIXELS = 1200
+"""What is longer ends in an ellipsis: else a picture gets as wide as its title."""
 Rows = list[dict[str, Any]]
 
 
 def chart(title: str, subtitle: Sequence[str], layers: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
     return {
         "$schema": SCHEMA,
-        "title": {"text": title, "subtitle": list(subtitle)},
+        "title": {"text": title, "subtitle": list(subtitle), "limit": TITLE_PIXELS},
         "width": 640,
         "height": 400,
         "layer": layers,

@@ -42,7 +42,7 @@ def memory_chart(reports: Sequence[MemoryReport], title: str | None = None) -> d
         ]
         rows[-1]["memory_bytes"] = report.memory_bytes
     names = list(dict.fromkeys(row["part"] for row in rows))
-    x = category("system", None, axis={"labelAngle": 0})
+    x = category("system", None, axis={"labelAngle": 0}, sort=None)
     y = amount("bytes", "bytes of one chip")
     color = category("part", "part", sort=names, scale={"domain": names, "range": [_COLOURS[n] for n in names]})
     order = {"field": "order", "type": "ordinal"}
@@ -72,7 +72,7 @@ def kv_chart(
     models: Sequence[tuple[str, ModelShape]], precision: Precision, most_tokens: int, title: str | None = None
 ) -> dict[str, Any]:
     """Cache of one sequence against its length; a broken line at each model's weights."""
-    lengths = np.unique(np.rint(np.geomspace(1, most_tokens, POINTS)).astype(np.int64)).tolist()
+    lengths = np.unique(np.rint(np.geomspace(1, max(2, most_tokens), POINTS)).astype(np.int64)).tolist()
     rows: Rows = [
         {"model": name, "context_tokens": n, "bytes": size}
         for name, shape in models

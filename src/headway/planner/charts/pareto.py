@@ -40,7 +40,7 @@ def pareto_chart(reports: Sequence[ParetoReport], title: str | None = None) -> d
     if first.prompt_tokens is not None:
         asked = f"{first.prompt_tokens:,} tokens in, {first.output_tokens:,} out"
     subtitle = (
-        f"{asked}; every cut, batch and format that fits; right and up is better",
+        f"{asked}; {'every cut, batch and format that fits; right and up is better' if rows else 'nothing fits'}",
         "times are those of fitted engines" if first.cost_model == "calibrated" else "times are floors",
     )
     return chart(title or f"Pareto frontier of {first.model}", subtitle, layers)

@@ -1,4 +1,4 @@
-"""The roofline, both axes logarithmic: a roof a chip, a point an operation."""
+"""The roofline, both axes logarithmic: a roof for each rate that a chip multiplies at, a point an operation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def roofline_chart(reports: Sequence[RooflineReport], title: str | None = None) 
     y = amount("flops_per_s", "FLOP/s of one chip", log=True)
     chips = category("chip", "chip")
     layers = [
-        layer(_roofs(reports), {"type": "line"}, x=x, y=y, strokeDash=chips),
+        layer(_roofs(reports), {"type": "line"}, x=x, y=y, strokeDash=chips, detail=category("ridge", None)),
         layer(
             _points(reports),
             {"type": "point", "filled": True, "opacity": 0.8},
@@ -39,7 +39,7 @@ def roofline_chart(reports: Sequence[RooflineReport], title: str | None = None) 
     subtitle = (
         f"decode: {first.batch} x {first.context_tokens:,} tokens; prefill: one prompt of {first.context_tokens:,}; "
         f"weights {first.weight_format}, KV {first.kv_format}",
-        "each operation at its floor, its activations' traffic counted",
+        "each operation at its floor, its activations' traffic counted; a roof for each rate that one multiplies at",
     )
     return chart(title or f"Roofline of {first.model}", subtitle, layers)
 
@@ -47,11 +47,13 @@ def roofline_chart(reports: Sequence[RooflineReport], title: str | None = None) 
 def _roofs(reports: Sequence[RooflineReport]) -> Rows:
     rows: Rows = []
     for r in reports:
-        peak, ridge = r.rate_flops_per_s, r.ridge_flops_per_byte
-        seen = [op.intensity_flops_per_byte for step in (r.decode, r.prefill) for op in step.ops if op.flops]
-        for x in (min(LOW, *seen), ridge, max(HIGH, *seen)):
-            reached = min(peak, x * peak / ridge)
-            rows.append({"chip": r.chip, "intensity_flops_per_byte": x, "flops_per_s": reached})
+        seen = [op for step in (r.decode, r.prefill) for op in step.ops if op.flops]
+        reached = [op.intensity_flops_per_byte for op in seen]
+        bytes_per_s = r.rate_flops_per_s / r.ridge_flops_per_byte
+        for ridge in sorted({op.ridge_flops_per_byte for op in seen}):
+            for x in (min(LOW, *reached), ridge, max(HIGH, *reached)):
+                row = {"chip": r.chip, "ridge": ridge, "intensity_flops_per_byte": x}
+                rows.append({**row, "flops_per_s": min(x, ridge) * bytes_per_s})
     return rows
 
 
