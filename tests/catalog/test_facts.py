@@ -103,8 +103,14 @@ def test_a_price_of_ones_own(tmp_path: Path) -> None:
         ("output_usd_per_mtok", "nan"),
         ("output_usd_per_mtok", "5 USD"),
         ("input_usd_per_mtok", "1000000"),
+        ("input_usd_per_mtok", "1e-320"),
+        ("cached_input_usd_per_mtok", "-0.1"),
         ("max_input_tokens", "272k"),
+        ("max_input_tokens", "9" * 5000),
         ("step_threshold_tokens", "-1"),
+        ("step_threshold_tokens", "1" + "0" * 400),
+        ("step_threshold_tokens", "200000"),
+        ("step_output_usd_per_mtok", "7"),
         ("source", ""),
         ("date", ""),
         ("status", "sure"),
@@ -114,6 +120,13 @@ def test_a_price_of_ones_own(tmp_path: Path) -> None:
 def test_prices_are_checked(tmp_path: Path, cell: str, value: str) -> None:
     (tmp_path / "prices.csv").write_text(",".join(PRICE_COLUMNS) + "\n" + price_row(**{cell: value}))
     with pytest.raises(CatalogError, match=rf"prices\.csv, line 2.*{cell}"):
+        load_catalog([tmp_path])
+
+
+def test_a_step_stands_below_the_longest_input(tmp_path: Path) -> None:
+    cells = {"max_input_tokens": "1000", "step_threshold_tokens": "1000", "step_input_usd_per_mtok": "2"}
+    (tmp_path / "prices.csv").write_text(",".join(PRICE_COLUMNS) + "\n" + price_row(**cells))
+    with pytest.raises(CatalogError, match="step_threshold_tokens 1000 must be below max_input_tokens 1000"):
         load_catalog([tmp_path])
 
 

@@ -26,6 +26,8 @@ _MONEY = (
 )
 _FREE_ALLOWED = ("cache_write_usd_per_mtok", "cached_input_usd_per_mtok")
 _TOKENS = ("max_input_tokens", "step_threshold_tokens")
+_LEAST_USD, _MOST_USD = 1e-6, 1e5
+_MOST_TOKENS = 1_000_000_000
 COLUMNS = ("provider", "model", *_TOKENS, *_MONEY, "status", "source", "date", "note")
 
 
@@ -88,6 +90,7 @@ def read_prices(file: Traversable) -> Mapping[str, Price]:
         for key in ("input_usd_per_mtok", "output_usd_per_mtok"):
             if cells[key] is None:
                 raise CatalogError(f"{where}: {key} is missing (USD for a million tokens)")
+        _check_step(cells, where)
         prices[model] = Price(provider, model, **cells, status=status, source=source, date=date, note=row["note"])
     return prices
 
@@ -100,15 +103,27 @@ def _dollars(text: str, key: str, where: str) -> float | None:
     except ValueError:
         raise CatalogError(f"{where}: {key} {text!r} is not a number of USD for a million tokens") from None
     if not math.isfinite(value) or value < 0 or (value == 0 and key not in _FREE_ALLOWED):
-        raise CatalogError(f"{where}: {key} {text} must be finite and above 0 USD for a million tokens")
-    if value > 1e5:
+        least = "at least" if key in _FREE_ALLOWED else "above"
+        raise CatalogError(f"{where}: {key} {text} must be finite and {least} 0 USD for a million tokens")
+    if value and not _LEAST_USD <= value <= _MOST_USD:
         raise CatalogError(f"{where}: {key} {text} is not plausible in USD for a million tokens")
     return value
+
+
+def _check_step(cells: Mapping[str, Any], where: str) -> None:
+    """Raises CatalogError for half a step: prices that would never hold, or a threshold after which none changes."""
+    threshold, most = cells["step_threshold_tokens"], cells["max_input_tokens"]
+    if (threshold is None) != (cells["step_input_usd_per_mtok"] is None and cells["step_output_usd_per_mtok"] is None):
+        raise CatalogError(
+            f"{where}: step_threshold_tokens and step_input_usd_per_mtok or step_output_usd_per_mtok are needed together"
+        )
+    if threshold is not None and most is not None and threshold >= most:
+        raise CatalogError(f"{where}: step_threshold_tokens {threshold} must be below max_input_tokens {most}")
 
 
 def _tokens(text: str, key: str, where: str) -> int | None:
     if not text:
         return None
-    if not text.isdecimal() or int(text) < 1:
-        raise CatalogError(f"{where}: {key} {text!r} must be a whole number of tokens")
+    if not text.isdecimal() or len(text) > len(str(_MOST_TOKENS)) or not 1 <= int(text) <= _MOST_TOKENS:
+        raise CatalogError(f"{where}: {key} {text[:40]!r} must be a whole number of tokens, {_MOST_TOKENS:,} at most")
     return int(text)
