@@ -115,7 +115,7 @@ def _check_step(cells: Mapping[str, Any], where: str) -> None:
     threshold, most = cells["step_threshold_tokens"], cells["max_input_tokens"]
     if (threshold is None) != (cells["step_input_usd_per_mtok"] is None and cells["step_output_usd_per_mtok"] is None):
         raise CatalogError(
-            f"{where}: step_threshold_tokens and step_input_usd_per_mtok or step_output_usd_per_mtok are needed together"
+            f"{where}: step_threshold_tokens and one of step_input_usd_per_mtok, step_output_usd_per_mtok go together"
         )
     if threshold is not None and most is not None and threshold >= most:
         raise CatalogError(f"{where}: step_threshold_tokens {threshold} must be below max_input_tokens {most}")
