@@ -20,6 +20,7 @@ from headway.planner.journey import journey_report, round_trip_s
 from headway.planner.loading import load_report
 from headway.planner.prefix import prefix_report
 from headway.planner.price import Workload
+from headway.roofline import Coefficients, calibrated_cost
 from tests.arithmetic.models import catalog
 from tests.planner.deployments import deployed
 
@@ -225,6 +226,20 @@ def test_more_micro_batches_hide_hops_until_something_is_always_busy() -> None:
     choices = afd_report(where, catalog().system("hgx-h100"), 8, 8, 384, 8192).choices
     assert choices[1].step_s < choices[0].step_s
     assert {choice.bound for choice in choices} >= {"hops", "attention"}
+
+
+@pytest.mark.parametrize(("name", "beside"), [("llama-3.1-70b", 256), ("qwen3-235b-a22b", 248), ("qwen3-30b-a3b", 8)])
+def test_the_split_is_compared_with_the_best_cut_of_one_system(name: str, beside: int) -> None:
+    where = deployed(name, "hgx-b200")
+    report = afd_report(where, catalog().system("hgx-b200"), 8, beside, 64, 4096)
+    assert report.together_step_s is not None
+    chips = 8 + beside
+    for cut in ({"data": chips}, {"data": chips // 8, "tensor": 8}, {"data": chips // 4, "tensor": 4, "expert": 1}):
+        whole = deployed(name, "hgx-b200", **cut)
+        shape = whole.decode_shape(64, 4096)
+        cost = calibrated_cost(whole.work(shape), shape, whole.system, Coefficients(), whole.cut)
+        assert report.together_step_s <= float(cost.step_s) or not whole.memory(4096, 64).fits
+    assert report.speed_up == pytest.approx(report.together_step_s / report.step_s)
 
 
 def test_hops_are_of_layers_that_have_a_feed_forward() -> None:

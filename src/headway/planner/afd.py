@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-import numpy as np
+import math
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 from headway.arithmetic.cache import kv_bytes
 from headway.arithmetic.parallelism import MAX_CHIPS, Parallelism, weight_bytes_by_part
-from headway.arithmetic.shape import ShapeError
+from headway.arithmetic.shape import ModelShape, ShapeError
 from headway.catalog import CatalogError, Chip, System
 from headway.planner.deployment import FLOOR, Deployment
 from headway.planner.fitting import USABLE
 from headway.planner.uncertain import uncertain_figures
+from headway.roofline import Coefficients, calibrated_cost
 from headway.roofline.split import FEED_FORWARD, MAX_MICRO_BATCHES, crossings, hop_link, hops_s, side_time
 
 FORMULAS = (
@@ -20,7 +22,8 @@ FORMULAS = (
     "hop = latency + micro-batch x hidden x bytes a value / (the narrower side's links together)",
     "pass = layers x max(m x attention, m x feed-forward, attention + feed-forward + 2 hops) for m micro-batches; no "
     "hops in layers without a feed-forward",
-    "one system = layers one after another on the attention's chips, as many as both sides have",
+    "one system = operations and collectives one after another on the attention's chips, as many as both sides have, "
+    "cut by tensor, sequences and experts in the way that is the shortest",
 )
 ASSUMPTIONS = (
     FLOOR.replace("floor: ", "each operation at its floor: "),
@@ -67,7 +70,7 @@ class AfdReport:
     interactivity_tokens_per_s: float
     tokens_per_s_per_chip: float
     together_step_s: float | None
-    """The whole model on as many of the attention's chips; None: it does not fit there."""
+    """The whole model on as many of the attention's chips, cut in the best way; None: it does not fit there."""
     speed_up: float | None
     choices: tuple[MicroBatches, ...]
     uncertain: tuple[str, ...]
@@ -169,17 +172,28 @@ def _choice(
 
 
 def _together(attention: Deployment, chips: int, batch: int, context: int) -> float | None:
-    """Sequences dealt out, experts too where they divide, else weights copied."""
-    for expert in (chips, 1):
-        whole = Parallelism(data=chips, expert=expert)
-        try:
-            whole.check(attention.model)
-        except ShapeError:
-            continue
-        local = Deployment(attention.name, attention.model, attention.system, attention.precision, whole)
-        if local.memory(context, batch).fits:
-            try:
-                return float(np.asarray(local.floor(local.decode_shape(batch, context)).step_s))
-            except CatalogError:  # There is no link to cut it over.
-                return None
-    return None
+    """The shortest of all cuts by tensor, sequences and experts that fit and have the links that they need."""
+    times = [_whole_s(replace(attention, cut=cut), batch, context) for cut in _cuts(attention.model, chips)]
+    return min((time_s for time_s in times if time_s is not None), default=None)
+
+
+def _cuts(model: ModelShape, chips: int) -> Iterator[Parallelism]:
+    heads = math.gcd(*(layer.attention.num_heads for layer, _ in model.layer_counts))
+    for tensor in (t for t in range(1, min(chips, heads) + 1) if chips % t == 0 and heads % t == 0):
+        for expert in {1, chips}:
+            cut = Parallelism(tensor=tensor, expert=expert, data=chips // tensor)
+            with suppress(ShapeError):  # Experts that cannot be dealt out so.
+                cut.check(model)
+                yield cut
+
+
+def _whole_s(where: Deployment, batch: int, context: int) -> float | None:
+    """Operations one after the other, each at its floor, and collectives with the latency of their links."""
+    if not where.memory(context, batch).fits:
+        return None
+    shape = where.decode_shape(batch, context)
+    try:
+        cost = calibrated_cost(where.work(shape), shape, where.system, Coefficients(), where.cut)
+    except CatalogError:
+        return None
+    return float(cost.step_s)
