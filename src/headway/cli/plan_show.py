@@ -72,9 +72,11 @@ def quantity(name: str, value: Any) -> str:
             return si(value, unit).strip()
     if name.endswith("_s") and not name.endswith("per_s"):
         return si(value, "s") if value else "0 s"
-    if name.startswith("usd") or "_usd" in name:
-        return f"{value:.4g} USD"
-    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+    unit = " USD" if name.startswith("usd") or "_usd" in name else ""
+    if isinstance(value, int):
+        return f"{value:,}{unit}"
+    # Four digits would be followed by an exponent.
+    return si(value, unit.strip()).strip() if abs(value) >= 9999.5 else f"{value:.4g}{unit}"
 
 
 def _pairs(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
