@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from headway.arithmetic.parameters import parameters
 from headway.arithmetic.shape import ModelShape, ShapeError
-from headway.planner.fleet import CHINCHILLA_TOKENS_PER_PARAM, lifetime_tokens
+from headway.planner.fleet import CHINCHILLA_TOKENS_PER_PARAM, lifetime_tokens, served_over_optimal_training
 
 FORMULAS = (
     "training FLOPs = 6 x active x training tokens",
@@ -66,7 +66,7 @@ def lifetime_report(
         outputs,
         served,
         served / training_tokens,
-        outputs / (CHINCHILLA_TOKENS_PER_PARAM * counted.active),
+        served_over_optimal_training(outputs, counted.active),
         training,
         serving,
         serving / serving_mfu / (training / training_mfu),

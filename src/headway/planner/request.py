@@ -17,7 +17,7 @@ ASSUMPTIONS = (
     "a decode step's time, energy and money are shared evenly by its batch",
     "energy: every chip at its full power throughout; wall: times the overhead for cooling, conversion and hosts",
     "every group of sequences and pipeline stage has a prompt like it, or its part of the batch, at the same time",
-    "no queue, no network to the user",
+    "no queue, no network to the user, no idle chips: `headway plan price` counts those",
 )
 FORMULAS = (
     "chip-seconds = (prompt's step / groups and stages + decode steps / batch) x chips",
