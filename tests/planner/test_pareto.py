@@ -10,9 +10,11 @@ import pytest
 from click.testing import CliRunner
 
 from headway.arithmetic.formats import precision
+from headway.arithmetic.parallelism import Parallelism
 from headway.cli.plan import plan
 from headway.planner import best
 from headway.planner.best import best_report
+from headway.planner.deployment import Deployment
 from headway.planner.lengths import Lengths
 from headway.planner.pareto import pareto_report
 from headway.planner.sweep import batch_ladder, cuts
@@ -100,12 +102,25 @@ def test_fits_are_used_only_if_every_chip_has_one() -> None:
 
 
 def test_cuts_divide_heads_and_experts() -> None:
-    for name in ("qwen3.5-27b", "gpt-oss-120b", "deepseek-v3"):
-        found = list(cuts(model(name), catalog().system("gb200-nvl72")))
+    for name, long in itertools.product(("qwen3.5-27b", "gpt-oss-120b", "deepseek-v3"), (False, True)):
+        found = list(cuts(model(name), catalog().system("gb200-nvl72"), long=long))
         assert len(set(found)) == len(found) > 10
         for cut in found:
             cut.check(model(name))
             assert cut.chips <= 72
+
+
+@pytest.mark.parametrize(("name", "chips"), [("deepseek-v3", 64), ("llama-3.1-70b", 16)])
+def test_a_long_cache_is_cut_by_its_tokens(name: str, chips: int) -> None:
+    """More chips cut neither a latent by heads, nor eight heads beyond eight: each would read all of it."""
+    rack = catalog().system("gb200-nvl72")
+    found = pareto_report(name, model(name), [rack], [precision("fp8")], 1_000_000).frontier
+    fastest = found[0]
+    assert fastest.parallelism.context > 1
+    whole = Deployment(name, model(name), rack, precision("fp8"), Parallelism(tensor=chips))
+    assert fastest.interactivity_tokens_per_s > 1.5 / float(whole.decode_s(1, 1_000_000))
+    short = pareto_report(name, model(name), [rack], [precision("fp8")], 1024).frontier
+    assert {c.parallelism.context for c in short} == {1}
 
 
 def test_batch_ladder() -> None:

@@ -18,7 +18,7 @@ from headway.roofline import Calibration
 
 ORDER = (
     "ordered by tokens/s a chip, or by dollars where every chip compared has a known rent; figures that agree in three "
-    "digits are a tie; then by fewer chips, tokens/s a user, TTFT, fewer stages and groups"
+    "digits are a tie; then by fewer chips, tokens/s a user, TTFT, fewer stages, groups and parts of a cache"
 )
 
 
@@ -81,8 +81,11 @@ _TIES = (
         lambda a, b: f"takes {b.ttft_s or 0:.3g} s to a first token and not {a.ttft_s or 0:.3g}",
     ),
     _Figure(
-        lambda c: c.parallelism.pipeline + c.parallelism.data,
-        lambda _, b: f"is cut into {b.parallelism.pipeline} stages and {b.parallelism.data} groups",
+        lambda c: c.parallelism.pipeline + c.parallelism.data + c.parallelism.context,
+        lambda _, b: (
+            f"is cut into {b.parallelism.pipeline} stages and {b.parallelism.data} groups, each cache into "
+            f"{b.parallelism.context}"
+        ),
     ),
 )
 
@@ -108,7 +111,7 @@ def best_report(
     most = max((float(sweep.interactivity.max()) for sweep in tried), default=None)
     dropped: tuple[LeftOut, ...] = ()
     if not ranked:
-        every = chain.from_iterable(deployments(name, model, systems, precisions, fits, max_chips))
+        every = chain.from_iterable(deployments(name, model, systems, precisions, load, fits, max_chips))
         dropped = left_out(tried, every, asked_tokens(load)[0], slo_tokens_per_s, slo_ttft_s)
     return BestReport(
         name,

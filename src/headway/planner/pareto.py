@@ -64,7 +64,7 @@ def pareto_report(
     best = max(reached, key=lambda c: c.throughput_tokens_per_s_per_chip, default=None)
     dropped: tuple[LeftOut, ...] = ()
     if best is None:
-        every = chain.from_iterable(deployments(name, model, systems, precisions, fits, max_chips))
+        every = chain.from_iterable(deployments(name, model, systems, precisions, load, fits, max_chips))
         dropped = left_out(tried, every, asked_tokens(load)[0], slo_tokens_per_s, slo_ttft_s)
     return ParetoReport(
         name,

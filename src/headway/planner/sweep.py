@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Literal
 
 import numpy as np
 
+from headway.arithmetic.attends import attends
+from headway.arithmetic.cache import kv_bytes
 from headway.arithmetic.experts import FloatArray
 from headway.arithmetic.formats import Precision
 from headway.arithmetic.parallelism import Parallelism, kv_bytes_per_chip, weight_bytes_per_chip
+from headway.arithmetic.parameters import parameters
 from headway.arithmetic.shape import ModelShape
 from headway.arithmetic.spans import Ints
 from headway.catalog import System
 from headway.planner.deployment import Deployment
 from headway.planner.fitting import USABLE
-from headway.planner.lengths import Lengths
+from headway.planner.lengths import Lengths, asked_tokens
 from headway.planner.split import Flags, Pools, best_pools, split
 from headway.planner.under_load import Load, Steps, longest, mixed
 from headway.roofline import Calibration, StepCost
@@ -126,10 +130,10 @@ class Sweep:
         return best if reached[best] > 0 else None
 
 
-def cuts(model: ModelShape, system: System, max_chips: int = MAX_CHIPS) -> Iterator[Parallelism]:
+def cuts(model: ModelShape, system: System, max_chips: int = MAX_CHIPS, long: bool = False) -> Iterator[Parallelism]:
     """Every cut worth trying that fits the model's heads and experts, within one scale-up domain. Experts are dealt out
     over all chips of a stage, or each is cut by all of them; without experts, groups of sequences would share nothing,
-    and are replicas.
+    and are replicas. `long`: a cache whose heads are all dealt out is cut by its tokens too.
     """
     heads = {layer.attention.num_heads for layer, _ in model.layer_counts if layer.attention.num_heads}
     experts = {layer.feed_forward.experts.total for layer, _ in model.layer_counts if layer.feed_forward.experts}
@@ -139,9 +143,22 @@ def cuts(model: ModelShape, system: System, max_chips: int = MAX_CHIPS) -> Itera
             stage = chips // stages
             dealt = [stage] if experts and stage > 1 and all(e % stage == 0 for e in experts) else []
             for tensor in (t for t in range(1, stage + 1) if stage % t == 0 and all(h % t == 0 for h in heads)):
-                if experts or tensor == stage:
-                    for expert in (1, *dealt):
-                        yield Parallelism(tensor, stages, expert, stage // tensor)
+                rest = stage // tensor
+                for expert in (1, *dealt):
+                    if experts or rest == 1:
+                        yield Parallelism(tensor, stages, expert, rest)
+                    if long and rest > 1 and all(tensor % kv_heads == 0 for kv_heads in _kv_heads(model)):
+                        yield Parallelism(tensor, stages, expert, context=rest)
+
+
+def _kv_heads(model: ModelShape) -> set[int]:
+    return {part.kv_heads for layer, _ in model.layer_counts for part in attends(layer.attention)}
+
+
+def is_long(model: ModelShape, precision: Precision, tokens: int) -> bool:
+    """Whether a sequence's cache is worth cutting: it is at least a tenth of the weights that a token needs."""
+    weights_bytes = precision.weights.size_bytes(parameters(model).active)
+    return kv_bytes(model, tokens, precision) >= weights_bytes / 10
 
 
 def batch_ladder(most: int, steps: int = 64) -> Ints:
@@ -169,7 +186,7 @@ def sweeps(
     prompts, every sequence is that long.
     """
     found: list[Sweep] = []
-    for tried in deployments(name, model, systems, precisions, fits, max_chips):
+    for tried in deployments(name, model, systems, precisions, load, fits, max_chips):
         found += _decoding(tried, load) if isinstance(load, int) else serving(tried, load, max_chips, ttft_s)
     return found
 
@@ -179,14 +196,14 @@ def deployments(
     model: ModelShape,
     systems: Sequence[System],
     precisions: Sequence[Precision],
+    load: Lengths | int,
     fits: Mapping[str, Calibration],
     max_chips: int,
 ) -> Iterator[Iterator[Deployment]]:
     """Every cut, whether it fits or not; those of one system and format together."""
-    for system in systems:
-        for precision in precisions:
-            fit = fits.get(system.chip.name)
-            yield (Deployment(name, model, system, precision, cut, fit) for cut in cuts(model, system, max_chips))
+    for system, precision in product(systems, precisions):
+        fit, long = fits.get(system.chip.name), is_long(model, precision, asked_tokens(load)[0])
+        yield (Deployment(name, model, system, precision, cut, fit) for cut in cuts(model, system, max_chips, long))
 
 
 def _decoding(tried: Iterator[Deployment], context: int) -> Iterator[Sweep]:
