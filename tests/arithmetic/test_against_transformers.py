@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import CONFIG_MAPPING, AutoModelForCausalLM
+from transformers import CONFIG_MAPPING, AutoModel, AutoModelForCausalLM
 
 from headway.arithmetic.cache import kv_bytes
 from headway.arithmetic.formats import Precision
 from headway.arithmetic.hf_config import FAMILIES, shape_from_config
 from headway.arithmetic.hf_defaults import DEFAULTS, NESTED
+from headway.arithmetic.hf_kin import KIN
 from headway.arithmetic.shape import ModelShape
 from tests.arithmetic.models import all_names, catalog
 
@@ -35,9 +36,12 @@ def counted_by_transformers(config: dict[str, Any]) -> int:
     kind = text.pop("model_type")
     text.pop("text_config", None)
     text.pop("quantization_config", None)
+    theirs = CONFIG_MAPPING[kind](**text)
+    whole = type(theirs) in AutoModelForCausalLM._model_mapping
     with torch.device("meta"):
-        built = AutoModelForCausalLM.from_config(CONFIG_MAPPING[kind](**text))
-    return sum(p.numel() for p in built.parameters())
+        built = (AutoModelForCausalLM if whole else AutoModel).from_config(theirs)
+    head = 0 if whole or text.get("tie_word_embeddings") else text["vocab_size"] * text["hidden_size"]
+    return head + sum(p.numel() for p in built.parameters())
 
 
 @pytest.mark.parametrize("name", EXACT)
@@ -52,7 +56,7 @@ def test_every_parameter_but_a_few_vectors(name: str) -> None:
     assert shape_from_config(config).num_params == pytest.approx(counted_by_transformers(config), rel=1e-5)
 
 
-@pytest.mark.parametrize("family", sorted(set(FAMILIES) - {"kimi_k2", "minimax_m1", "minimax_m3"}))
+@pytest.mark.parametrize("family", sorted(set(FAMILIES) - {"kimi_k2", "minimax_m1", "minimax_m3"} - set(KIN)))
 def test_defaults_are_those_of_the_classes(family: str) -> None:
     known = CONFIG_MAPPING[family]
     theirs = {field.name: field.default for field in fields(known)} | {"rope_theta": known.default_theta}
@@ -78,7 +82,7 @@ SMALL = {
     "num_key_value_heads": 2,
     "intermediate_size": 48,
     "vocab_size": 100,
-    "max_position_embeddings": 256,
+    "max_position_embeddings": 40_000,
 }
 _EXPERTS = {"n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
 _LATENT = {"kv_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 8}
@@ -138,3 +142,59 @@ def test_layers_that_a_file_says_little_of_are_its_classs(family: str, given: di
     names |= {"chunked_attention": ("chunked",), "linear_attention": ("linear",)}
     assert all(layer.attention.kind in names[kind] for layer, kind in zip(shape.layers, theirs, strict=False))
     assert shape.num_params == pytest.approx(counted_by_transformers({"model_type": family, **config}), rel=5e-3)
+
+
+_NO_KIN = {"baichuan", "exaone", "internlm2", "minimax_text_01"}
+"""Code of these comes with the checkpoint."""
+_OUTER = {"qwen2_vl", "qwen2_5_vl", "qwen2_5_omni_text", "qwen3_omni_moe_text"}
+"""Of what holds a text model (and once was all in one section), or only built as a part of it."""
+_MOE = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
+_TOKENS = {"bos_token_id": 0, "eos_token_id": 0, "pad_token_id": 0}
+_MAMBA = {"mamba_n_heads": 8, "mamba_d_state": 16, "mamba_n_groups": 2, "layer_types": ["mamba", "attention"] * 2}
+_LOCAL = {"num_local_experts": 4, "num_experts_per_tok": 2}
+KIN_GIVES: dict[str, dict[str, Any]] = {
+    "afmoe": {**_MOE, "num_dense_layers": 2},
+    "cohere": {"use_qk_norm": True},
+    "dots1": {**_EXPERTS, "n_shared_experts": 2, "first_k_dense_replace": 1},
+    "ernie4_5_moe": {"moe_num_experts": 4, "moe_k": 2, "moe_intermediate_size": 16},
+    "exaone4": {"sliding_window_pattern": 2},
+    "exaone_moe": _MOE,
+    "glm4_moe_lite": {**_EXPERTS, **_LATENT, "num_key_value_heads": 4},
+    "glm4v_moe_text": _EXPERTS,
+    "granite": {"attention_bias": True, "mlp_bias": True},
+    "granitemoe": _LOCAL,
+    "granitemoehybrid": {**_LOCAL, **_MAMBA, "shared_intermediate_size": 32},
+    "granitemoeshared": {**_LOCAL, "shared_intermediate_size": 32},
+    "hunyuan_v1_moe": {"num_experts": 4, "moe_topk": 2, "head_dim": 16, **_TOKENS},
+    "hunyuan_v1_dense": {"head_dim": 16, **_TOKENS},
+    "hy_v3": _MOE,
+    "minimax": {**_LOCAL, "head_dim": 16, "layer_types": ["linear_attention", "full_attention"] * 2},
+    "ministral": {"sliding_window": 512, "head_dim": 16},
+    "mistral4": {**_EXPERTS, **_LATENT, "num_key_value_heads": 4},
+    "olmoe": {"num_experts": 4, "num_experts_per_tok": 2},
+    "phimoe": {**_LOCAL, "attention_bias": True},
+    "qwen3_vl_moe_text": {**_MOE, "head_dim": 16, "tie_word_embeddings": False},
+    "solar_open": _EXPERTS,
+}
+LAYER_NORMS = {"nemotron", "phimoe", "starcoder2", "granitemoehybrid"}
+"""The last norm's bias, one of the head, and Mamba's own are not counted."""
+
+
+@pytest.mark.parametrize("family", sorted(set(KIN) - _NO_KIN - _OUTER))
+def test_a_family_like_another_has_its_own_classs_parameters(family: str) -> None:
+    config = {**SMALL, **_TOKENS, **KIN_GIVES.get(family, {})}
+    shape = shape_from_config({"model_type": family, **config})
+    theirs = counted_by_transformers({"model_type": family, **config})
+    assert shape.num_params == pytest.approx(theirs, rel=0.02 if family in LAYER_NORMS else 5e-4)
+    saved = json.loads(CONFIG_MAPPING[family](**config).to_json_string())
+    assert of_layers(shape_from_config(saved)) == of_layers(shape)
+    assert shape_from_config(saved).num_params == shape.num_params
+
+
+@pytest.mark.parametrize("family", sorted(_NO_KIN | _OUTER))
+def test_a_family_without_a_class_is_as_its_kin(family: str) -> None:
+    names = {ours: theirs for theirs, own in KIN[family].renamed.items() for ours in own}
+    more = {"minimax_text_01": {**_LOCAL, "head_dim": 16, "attn_type_list": [0, 1, 0, 1]}, "qwen3_omni_moe_text": _MOE}
+    config = {**SMALL, **more.get(family, {})}
+    own = shape_from_config({"model_type": family, **{names.get(key, key): value for key, value in config.items()}})
+    assert own.layers == shape_from_config({"model_type": KIN[family].like, **config}).layers

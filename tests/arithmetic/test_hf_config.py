@@ -11,7 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.arithmetic.attends import spans
+from headway.arithmetic.cache import kv_bytes_per_token
+from headway.arithmetic.formats import Precision
 from headway.arithmetic.hf_config import FAMILIES, shape_from_config
+from headway.arithmetic.hf_kin import KIN
 from headway.arithmetic.shape import ShapeError
 from headway.arithmetic.step_shape import decode
 from headway.arithmetic.work import step_work
@@ -56,7 +59,7 @@ def test_a_llama() -> None:
         ({"num_key_value_heads": "2"}, "num_key_value_heads must be a positive integer"),
         ({"num_hidden_layers": 10**9}, "num_hidden_layers must be at most 10000"),
         ({"hidden_act": "tanh"}, "hidden_act 'tanh' is not supported; supported: silu"),
-        ({"rope_scaling": {"rope_type": "su"}}, "rope type 'su' is not supported"),
+        ({"rope_scaling": {"rope_type": "ntk"}}, "rope type 'ntk' is not supported"),
         ({"rope_scaling": [1]}, "rope_scaling must be an object"),
         ({"rope_theta": -1}, "rope_theta must be a number from 0"),
         ({"rms_norm_eps": float("nan")}, "rms_norm_eps must be a number"),
@@ -76,6 +79,11 @@ def test_a_llama() -> None:
             "qk_rope_head_dim must be a positive integer",
         ),
         ({"model_type": "gemma4_text", "num_kv_shared_layers": 10}, "num_kv_shared_layers 10 is not supported"),
+        ({"model_type": "hunyuan_v1_dense", "use_cla": True}, "use_cla True is not supported; only 0 or false is"),
+        (
+            {"model_type": "hunyuan_v1_moe", "num_experts": 9, "moe_topk": [1, 2]},
+            "num_experts_per_tok must be the same in every layer, not [1, 2]",
+        ),
         ({"model_type": "minimax_m1"}, "attn_type_list must be a list"),
         ({"model_type": "nemotron_h", "hybrid_override_pattern": "MXM"}, "block"),
         (
@@ -126,19 +134,40 @@ def test_a_files_own_sizes_have_no_default_but_its_heads_do() -> None:
             shape_from_config({k: v for k, v in alone.items() if k != key})
 
 
+@pytest.mark.parametrize("key", ["text_config", "llm_config", "language_config"])
+def test_the_text_model_of_a_larger_file_goes_by_several_names(key: str) -> None:
+    outer = {"model_type": "internvl_chat", "hidden_size": 8}
+    assert shape_from_config({**outer, key: LLAMA}) == shape_from_config(LLAMA)
+    assert shape_from_config({**outer, "thinker_config": {**outer, key: LLAMA}}) == shape_from_config(LLAMA)
+
+
+@pytest.mark.parametrize(("window", "kind"), [(255, "window"), (256, "full"), (131_072, "full")])
+def test_a_window_as_long_as_the_longest_sequence_is_none(window: int, kind: str) -> None:
+    shape = shape_from_config({**LLAMA, "model_type": "phi3", "sliding_window": window})
+    assert {layer.attention.kind for layer in shape.layers} == {kind}
+    assert kv_bytes_per_token(shape, Precision()) == (0 if kind == "window" else 2 * shape.kv_values_per_token)
+
+
+def test_layers_of_a_pattern_of_letters() -> None:
+    pattern = {"model_type": "exaone4", "sliding_window": 64, "num_hidden_layers": 6, "sliding_window_pattern": "LLG"}
+    kinds = [layer.attention.kind for layer in shape_from_config({**LLAMA, **pattern}).layers]
+    assert kinds == ["window", "window", "full"] * 2
+    for wrong in ("LLX", 0.5, -1, True, [1]):
+        with pytest.raises(ShapeError, match="sliding_window_pattern must be"):
+            shape_from_config({**LLAMA, **pattern, "sliding_window_pattern": wrong})
+
+
 def test_null_is_not_absent() -> None:
-    mistral = {**LLAMA, "model_type": "mistral", "num_attention_heads": 8}
+    mistral = {**LLAMA, "model_type": "mistral", "num_attention_heads": 8, "max_position_embeddings": 8192}
     del mistral["num_key_value_heads"]
     assert {(a.attention.num_kv_heads, a.attention.window) for a in shape_from_config(mistral).layers} == {(8, 4096)}
     null = shape_from_config({**mistral, "num_attention_heads": 4, "num_key_value_heads": None, "sliding_window": None})
     assert {(layer.attention.num_kv_heads, layer.attention.window) for layer in null.layers} == {(4, 0)}
 
 
-def test_every_family_is_in_the_catalog() -> None:
-    types = set()
-    for name in catalog().configs:
-        types.add(model(name).family)
-    assert types == set(FAMILIES)
+def test_a_family_is_in_the_catalog_or_compared_with_transformers() -> None:
+    types = {model(name).family for name in catalog().configs}
+    assert types | set(KIN) | {"qwen2_moe", "deepseek_v2"} == set(FAMILIES)
 
 
 def test_hybrids_alternate_as_their_configs_say() -> None:

@@ -9,6 +9,7 @@ from headway.arithmetic.hf_layer_types import (
     COMPRESSED_SPARSE,
     INDEXED_FAMILIES,
     LINEAR,
+    MAMBA,
     WINDOW,
 )
 from headway.arithmetic.layers import Attention, AttentionKind, Latent, Rope, ShapeError, Sparse, State
@@ -24,16 +25,19 @@ _QK_NORM = (
     "gemma4_text",
 )
 _OUTPUT_GATE = ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")
-_QKV_BIAS_ONLY = ("qwen2", "glm4_moe")
+_QKV_BIAS = ("qwen2", "qwen2_moe")
+_QKV_BIAS_ONLY = (*_QKV_BIAS, "glm4_moe")
 _GLOBAL_HEAD_DIM = 512
 """Of Gemma 4, where the file says nothing of it."""
-_SCALINGS = ("default", "linear", "llama3", "yarn", "proportional")
+_SCALINGS = ("default", "linear", "llama3", "yarn", "proportional", "dynamic", "longrope")
+_SAME_SCALINGS = {"su": "longrope", "mrope": "default"}
+"""`mrope` differs only for what is not text."""
 
 
 def attention(config: Config, family: str, layer_type: str, index: int) -> Attention:
     """Raises ShapeError naming the key."""
     rope = _rope(config, layer_type)
-    if family == "nemotron_h" and layer_type == "mamba":
+    if layer_type == MAMBA or (layer_type == LINEAR and "mamba_num_heads" in config):
         return _linear(_mamba(config), rope)
     if layer_type == LINEAR:
         return _linear(_state(config, family), rope)
@@ -70,8 +74,8 @@ def _grouped(config: Config, family: str, layer_type: str, index: int, rope: Rop
         head_dim=head_dim,
         rope=rope,
         window=window,
-        qkv_bias=bias or family == "qwen2",
-        output_bias=bias and family not in _QKV_BIAS_ONLY,
+        qkv_bias=bias or flag(config, "qkv_bias", family in _QKV_BIAS),
+        output_bias=flag(config, "attention_out_bias", bias and family not in _QKV_BIAS_ONLY),
         qk_norm=family in _QK_NORM or (family != "llama4_text" and flag(config, "use_qk_norm")),
         wide_qk_norm=wide,
         shared_kv=global_layer and flag(config, "attention_k_eq_v"),
@@ -129,6 +133,13 @@ def _compressed(config: Config, layer_type: str, index: int, rope: Rope) -> Atte
 
 
 def _reach(config: Config, layer_type: str) -> tuple[AttentionKind, int]:
+    """A window as long as the longest sequence is none."""
+    kind, window = _named_reach(config, layer_type)
+    longest = count(config, "max_position_embeddings")
+    return ("full", 0) if longest and window >= longest else (kind, window)
+
+
+def _named_reach(config: Config, layer_type: str) -> tuple[AttentionKind, int]:
     if layer_type == WINDOW and config.get("sliding_window"):
         return "window", positive(config, "sliding_window")
     if layer_type == CHUNKED:
@@ -192,11 +203,16 @@ def _state(config: Config, family: str) -> State:
 
 
 def _mamba(config: Config) -> State:
+    heads = positive(config, "mamba_num_heads")
+    if config.get("mamba_head_dim") == "auto":
+        value_dim = _even_share(positive(config, "mamba_expand") * positive(config, "hidden_size"), heads)
+    else:
+        value_dim = positive(config, "mamba_head_dim")
     return State(
         key_heads=positive(config, "n_groups"),
-        value_heads=positive(config, "mamba_num_heads"),
+        value_heads=heads,
         key_dim=positive(config, "ssm_state_size"),
-        value_dim=positive(config, "mamba_head_dim"),
+        value_dim=value_dim,
         conv=positive(config, "conv_kernel"),
         gates=1,
     )
@@ -208,6 +224,7 @@ def _rope(config: Config, layer_type: str) -> Rope:
     if layer_type in parameters:
         parameters = section(parameters, layer_type)
     kind = named(parameters, "rope_type", named(parameters, "type", "default"))
+    kind = _SAME_SCALINGS.get(kind, kind)
     if kind not in _SCALINGS:
         raise ShapeError(f"rope type {kind!r} is not supported; supported: {', '.join(_SCALINGS)}")
     theta = number(parameters, "rope_theta", number(config, "rope_theta", 10000.0))

@@ -9,13 +9,15 @@ from headway.arithmetic.hf_attention import absent, attention
 from headway.arithmetic.hf_defaults import with_defaults
 from headway.arithmetic.hf_feed_forward import block_feed_forward, feed_forward
 from headway.arithmetic.hf_keys import Config, count, flag, number, positive, section
+from headway.arithmetic.hf_kin import KIN, in_words_of_kin
 from headway.arithmetic.hf_layer_types import layer_types
 from headway.arithmetic.shape import Layer, ModelShape, ShapeError
 
-FAMILIES = (
+_OWN = (
     "llama",
     "mistral",
     "qwen2",
+    "qwen2_moe",
     "qwen3",
     "mixtral",
     "qwen3_moe",
@@ -29,6 +31,7 @@ FAMILIES = (
     "llama4_text",
     "glm4_moe",
     "glm_moe_dsa",
+    "deepseek_v2",
     "deepseek_v3",
     "deepseek_v32",
     "deepseek_v4",
@@ -39,7 +42,9 @@ FAMILIES = (
     "minimax_m3",
     "nemotron_h",
 )
-_NOT_MODELLED = ("hidden_size_per_layer_input", "num_kv_shared_layers", "use_double_wide_mlp")
+FAMILIES = (*_OWN, *KIN)
+_NESTED = ("text_config", "llm_config", "language_config")
+_NOT_MODELLED = ("hidden_size_per_layer_input", "num_kv_shared_layers", "use_double_wide_mlp", "use_cla", "use_mla")
 """Keys that change the layers in a way that no shape here describes, unless they are 0 or false."""
 
 
@@ -48,18 +53,19 @@ def shape_from_config(config: Mapping[str, Any]) -> ModelShape:
 
     Raises ShapeError, naming the key, when the config lacks one or asks for what is not supported.
     """
-    nested = section(config, "text_config")
+    nested = _text_section(config)
     text: Config = {**config, **nested}
-    family = text.get("model_type")
-    if family not in FAMILIES:
-        raise ShapeError(f"model_type {family!r} is not supported; supported: {', '.join(FAMILIES)}")
-    text = with_defaults(text, family, bool(nested))
+    named = text.get("model_type")
+    if named not in FAMILIES:
+        raise ShapeError(f"model_type {named!r} is not supported; supported: {', '.join(FAMILIES)}")
+    text, family = in_words_of_kin(text, named)
+    text = with_defaults(text, family, bool(nested)) if family == named else text
     for key in _NOT_MODELLED:
         if text.get(key):
             raise ShapeError(f"{key} {text[key]!r} is not supported; only 0 or false is")
     own, kinds = _own(text), layer_types(text, family)
     return ModelShape(
-        family=family,
+        family=named,
         hidden=positive(text, "hidden_size"),
         vocab=positive(text, "vocab_size"),
         layers=tuple(_layer(_of_layer(text, i, own), family, kind, i) for i, kind in enumerate(kinds)),
@@ -67,6 +73,12 @@ def shape_from_config(config: Mapping[str, Any]) -> ModelShape:
         norm_eps=number(text, "rms_norm_eps", number(text, "layer_norm_epsilon", 1e-6)),
         max_context=count(text, "max_position_embeddings", "model_max_length") or None,
     )
+
+
+def _text_section(config: Mapping[str, Any]) -> Config:
+    """That of the text model; empty where the whole file is."""
+    inner = section(config, "thinker_config") or config
+    return next((found for key in _NESTED if (found := section(inner, key))), {})
 
 
 def _of_layer(config: Config, index: int, own: Mapping[int, Config]) -> Config:
@@ -88,7 +100,7 @@ def _layer(config: Config, family: str, kind: str, index: int) -> Layer:
         mixer = attention(config, family, kind, index) if kind in ("mamba", "attention") else absent(config)
         return Layer(mixer, block_feed_forward(config, kind), norms=1)
     ff = feed_forward(config, family, index)
-    norms = 4 if family.startswith("gemma") else 2
+    norms = count(config, "norms_per_layer") or (4 if family.startswith("gemma") else 2)
     return Layer(
         attention(config, family, kind, index),
         ff,

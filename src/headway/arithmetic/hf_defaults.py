@@ -22,6 +22,12 @@ _DEEPSEEK = {"first_k_dense_replace": 3, "n_shared_experts": 1, "q_lora_rank": 1
 DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "mistral": {"num_key_value_heads": 8, "sliding_window": 4096},
     "qwen2": {"num_key_value_heads": 32, "sliding_window": 4096, "max_window_layers": 28},
+    "qwen2_moe": {
+        "num_key_value_heads": 16,
+        "sliding_window": 4096,
+        "max_window_layers": 28,
+        "shared_expert_intermediate_size": 5632,
+    },
     "qwen3": {"head_dim": 128, "num_key_value_heads": 32, "sliding_window": 4096, "max_window_layers": 28},
     "mixtral": {"num_key_value_heads": 8, "rms_norm_eps": 1e-5, "rope_theta": 1e6},
     "qwen3_moe": {"num_key_value_heads": 4, "sliding_window": 4096},
@@ -48,6 +54,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     },
     "glm4_moe": {"num_key_value_heads": 8, "rms_norm_eps": 1e-5, "first_k_dense_replace": 1, "n_shared_experts": 1},
     "glm_moe_dsa": {"rms_norm_eps": 1e-5, **_DEEPSEEK, "q_lora_rank": 2048},
+    "deepseek_v2": {"n_shared_experts": 2, "q_lora_rank": 1536},
     "deepseek_v3": _DEEPSEEK,
     "deepseek_v32": _DEEPSEEK,
     "deepseek_v4": {"head_dim": 512, "sliding_window": 128, "n_shared_experts": 1, "hc_mult": 4},

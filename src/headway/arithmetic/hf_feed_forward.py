@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from headway.arithmetic.hf_keys import Config, count, entries, flag, named, positive
 from headway.arithmetic.layers import Activation, Experts, FeedForward, ShapeError
 
 _ACTIVATIONS: dict[str, Activation] = {
     "silu": "silu",
+    "swish": "silu",
+    "gelu": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
     "gelu_pytorch_tanh": "gelu_tanh",
+    "relu": "relu",
     "relu2": "relu2",
     "swigluoai": "swiglu_oai",
     "situ": "situ",
 }
 _TOTAL = ("num_experts", "n_routed_experts", "num_local_experts")
+_SHARED = "moe_shared_expert_intermediate_size"
 _ACTIVE = ("num_experts_per_tok", "num_experts_per_token", "top_k_experts")
 _ROUTED = (
     "mixtral",
+    "qwen2_moe",
     "qwen3_moe",
     "qwen3_next",
     "qwen3_5_moe_text",
     "minimax_m1",
-    "minimax_text_01",
     "minimax_m2",
     "minimax_m3",
     "glm4_moe",
@@ -37,12 +45,19 @@ _ROUTED = (
 )
 
 
+_UNBIASED_ROUTER = ("mixtral", "llama4_text", "gemma4_text", "deepseek_v2")
+_BY_LAYER = ("num_experts_per_tok", "moe_intermediate_size")
+"""Which Hunyuan gives for each layer."""
+
+
 def feed_forward(config: Config, family: str, index: int) -> FeedForward:
     """Raises ShapeError naming the key."""
     activation = _activation(config, family)
-    bias = flag(config, "mlp_bias")
+    bias, gated = flag(config, "mlp_bias"), flag(config, "mlp_gated", True)
     if family not in _ROUTED or _dense(config, family, index):
-        return FeedForward(_dense_width(config, family), activation, bias)
+        return FeedForward(_dense_width(config, family), activation, bias, gated)
+    if config.get("num_local_experts") == 0 and (shared := count(config, _SHARED)):  # Granite 4 without experts.
+        return FeedForward(shared, activation, bias, gated)
     experts = _experts(config, family)
     return FeedForward(_shared_width(config, family, experts), activation, bias, experts=experts)
 
@@ -101,6 +116,7 @@ def _dense_width(config: Config, family: str) -> int:
 
 
 def _experts(config: Config, family: str) -> Experts:
+    config = {**config, **{key: _alike(config, key) for key in _BY_LAYER if isinstance(config.get(key), list)}}
     total, active = positive(config, *_TOTAL), positive(config, *_ACTIVE)
     if active > total:
         raise ShapeError(f"{active} experts for each token are more than the {total} that there are")
@@ -109,7 +125,7 @@ def _experts(config: Config, family: str) -> Experts:
         active=active,
         inner=positive(config, "moe_intermediate_size", "intermediate_size"),
         bias=family == "gpt_oss",
-        router_bias=family not in ("mixtral", "llama4_text", "gemma4_text") and not family.startswith("qwen"),
+        router_bias=flag(config, "router_bias", family not in _UNBIASED_ROUTER and not family.startswith("qwen")),
         latent=count(config, "routed_expert_hidden_size", "moe_latent_size"),
         shared_gate=bool(config.get("shared_expert_intermediate_size")),
     )
@@ -118,8 +134,16 @@ def _experts(config: Config, family: str) -> Experts:
 def _shared_width(config: Config, family: str, experts: Experts) -> int:
     if family in ("llama4_text", "gemma4_text"):
         return positive(config, "intermediate_size")
-    named = count(config, "shared_expert_intermediate_size", "moe_shared_expert_intermediate_size")
+    named = count(config, "shared_expert_intermediate_size", _SHARED)
     if named:
         return named
     shared = count(config, "n_shared_experts", "num_shared_experts")
     return shared * (count(config, "shared_intermediate_size") or experts.inner)
+
+
+def _alike(config: Config, key: str) -> Any:
+    """Of a list that says the same of every layer. Raises ShapeError for another."""
+    values = entries(config, key)
+    if not values or any(value != values[0] for value in values):
+        raise ShapeError(f"{key} must be the same in every layer, not {values!r:.60}")
+    return values[0]

@@ -8,15 +8,16 @@ from headway.arithmetic.hf_keys import Config, count, entries, flag, positive, s
 from headway.arithmetic.layers import ShapeError
 
 FULL, WINDOW, CHUNKED, LINEAR = "full_attention", "sliding_attention", "chunked_attention", "linear_attention"
+MAMBA = "mamba"
 COMPRESSED_SPARSE, COMPRESSED = "compressed_sparse_attention", "heavily_compressed_attention"
 INDEXED = "indexed_attention"
-KNOWN = (FULL, WINDOW, CHUNKED, LINEAR, COMPRESSED_SPARSE, COMPRESSED)
+KNOWN = (FULL, WINDOW, CHUNKED, LINEAR, MAMBA, COMPRESSED_SPARSE, COMPRESSED)
 INDEXED_FAMILIES = ("deepseek_v32", "glm_moe_dsa")
 """Whose every layer reads what an indexer chooses, whether the file names its layers so or not."""
 MAX_LAYERS = 10_000
 _COMPRESS_RATIOS = {0: WINDOW, 4: COMPRESSED_SPARSE, 128: COMPRESSED}
-_BLOCKS = {"M": "mamba", "E": "moe", "*": "attention", "-": "mlp"}
-_SAME_BLOCKS = {LINEAR: "mamba", FULL: "attention"}
+_BLOCKS = {"M": MAMBA, "E": "moe", "*": "attention", "-": "mlp"}
+_SAME_BLOCKS = {LINEAR: MAMBA, FULL: "attention"}
 """What transformers 5 calls them."""
 
 
@@ -27,6 +28,7 @@ def layer_types(config: Config, family: str) -> list[str]:
     total = num_layers(config)
     given = config.get("layer_types")
     types = _list("layer_types", given, total) if given is not None else _derived(config, family, total)
+    types = [FULL if t == "attention" else t for t in types]
     if family in INDEXED_FAMILIES:
         types = [FULL if t == INDEXED else t for t in types]
     if family == "gemma4_text":  # The class makes its last layer a full one.
@@ -66,7 +68,18 @@ def _derived(config: Config, family: str, total: int) -> list[str]:
         return [FULL if kind == 1 else LINEAR for kind in _list("attn_type_list", config.get("attn_type_list"), total)]
     if family == "deepseek_v4":
         return [_compressed(r) for r in _list("compress_ratios", config.get("compress_ratios"), total)]
+    if config.get("sliding_window_pattern"):
+        return _patterned(config["sliding_window_pattern"], total)
     return [_windowed(config, family, i) for i in every]
+
+
+def _patterned(pattern: Any, total: int) -> list[str]:
+    """Every so many layers one is full; or, repeated, L for a window and G for all."""
+    if isinstance(pattern, str) and not pattern.strip("LG"):
+        return [WINDOW if pattern[i % len(pattern)] == "L" else FULL for i in range(total)]
+    if not isinstance(pattern, int) or isinstance(pattern, bool) or pattern < 1:
+        raise ShapeError(f"sliding_window_pattern must be a positive integer or letters L and G, not {pattern!r}")
+    return [WINDOW if (i + 1) % pattern else FULL for i in range(total)]
 
 
 def _chunked(config: Config, total: int) -> list[str]:
@@ -103,7 +116,7 @@ def _blocks(config: Config) -> list[str]:
     unknown = sorted({str(b) for b in blocks} - set(_BLOCKS.values()))
     if unknown or not blocks:
         raise ShapeError(f"hybrid_override_pattern: block {unknown[:1]!r} is not one of M, E, * and -")
-    if not {"mamba", "attention"} & set(blocks):
+    if not {MAMBA, "attention"} & set(blocks):
         raise ShapeError("hybrid_override_pattern: no block reads other tokens; M or * is needed")
     return blocks
 

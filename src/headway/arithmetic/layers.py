@@ -9,7 +9,7 @@ AttentionKind = Literal["full", "window", "chunked", "latent", "compressed", "li
 """`full`: every earlier token; `window`: the last `window`; `chunked`: those of the same chunk of `window` tokens;
 `latent`: every earlier token through one low-rank vector (MLA); `compressed`: the last `window`, and older tokens as
 one entry for each `compress` (DeepSeek V4); `linear`: a state of constant size; `none`: the layer has no attention."""
-Activation = Literal["silu", "gelu_tanh", "relu2", "swiglu_oai", "situ"]
+Activation = Literal["silu", "gelu", "gelu_tanh", "relu", "relu2", "swiglu_oai", "situ"]
 
 
 class ShapeError(ValueError):
@@ -21,7 +21,7 @@ class Rope:
     """Rotary position embedding. `scaling` follows the names of Hugging Face's `rope_parameters`."""
 
     theta: float
-    scaling: Literal["default", "linear", "llama3", "yarn", "proportional"] = "default"
+    scaling: Literal["default", "linear", "llama3", "yarn", "proportional", "dynamic", "longrope"] = "default"
     factor: float = 1.0
     low_freq_factor: float = 1.0
     high_freq_factor: float = 4.0
