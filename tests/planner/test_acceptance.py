@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +28,9 @@ from headway.planner.economics import growth_gap, implied_kv_bytes_per_token, pr
 from headway.planner.fleet import lifetime_tokens, served_over_optimal_training, share_of_traffic, transceiver_w
 from headway.planner.kv import kv_report
 from headway.planner.prefix import prefix_report
+from headway.planner.price import Workload
 from headway.planner.receipt import decode_energy_j, energy_receipt, prefill_energy_j
+from headway.planner.request import request_receipt
 from headway.roofline import floor_cost
 from headway.roofline.capacity import length_where_kv_reaches
 from tests.arithmetic.models import catalog, model
@@ -54,6 +56,7 @@ def claimed_chip(tmp_path_factory: pytest.TempPathFactory) -> Chip:
         ("hbm_bytes", "288", "GB"),
         ("hbm_bytes_per_s", "20", "TB/s"),
         ("fp8_flops_per_s", "2", "PFLOP/s"),
+        ("bf16_flops_per_s", "1", "PFLOP/s"),
         ("tdp_w", "1.5", "kW"),
     ]
     lines = [f"claimed,{figure},{value},{unit},rumour,a claim in a talk,2026," for figure, value, unit in facts]
@@ -134,6 +137,19 @@ def test_a08b_a_real_moe_reads_the_union_of_experts(claimed_chip: Chip) -> None:
         size = float(params_touched(model(V3), float(batch)))  # A byte a weight.
         assert size / 1e9 == pytest.approx(size_gb, abs=0.6)
         assert _decode_j(size, claimed_chip, batch) == pytest.approx(joules, rel=0.005, abs=0.5)
+
+
+@pytest.mark.parametrize(("batch", "joules"), [(32, 509), (256, 98)])
+def test_a08b_the_receipt_of_a_request_reads_the_union_of_experts(
+    claimed_chip: Chip, batch: int, joules: float
+) -> None:
+    """With what the claim leaves out: the head in bf16, a short cache."""
+    four = replace(catalog().system("hgx-b200"), chip=claimed_chip)
+    where = Deployment(V3, model(V3), four, precision("fp8", "fp8"), Parallelism(tensor=4))
+    receipt = request_receipt(where, Workload(prompt=1, cached=0, output=501, batch=batch), overhead=1.2 * 1.3)
+    assert receipt.floor.decode_j == pytest.approx(joules, rel=0.03)
+    assert receipt.floor.energy_j == pytest.approx((receipt.floor.decode_j or 0) + (receipt.floor.prefill_j or 0))
+    assert receipt.floor.wall_wh == pytest.approx((receipt.floor.energy_j or 0) * 1.56 / 3600)
 
 
 def test_a09_latent_attention_against_grouped() -> None:
