@@ -120,3 +120,15 @@ def test_a_format_that_a_question_chose_is_the_one_said() -> None:
     many = ["--attention-chips", "16", "--feed-forward-chips", "2048", "--system", "gb300-nvl72"]
     assert any("they are counted as it says, in fp8" in line for line in said("afd", "deepseek-v3", *many))
     assert any("they are counted in fp8 all the same" in line for line in said("afd", "gpt-oss-120b", *many))
+
+
+@pytest.mark.parametrize("question", ["price", "fleet", "journey", "speculation", "decode", "receipt", "best --slo 20"])
+def test_who_uses_a_fit_says_how_far_it_is_off(question: str) -> None:
+    arguments = [*question.split(), "llama-3.1-8b", "--weights", "bf16"]
+    assert sum("h100-sxm: TPOT is off by" in line for line in said(*arguments)) == 1
+    assert not any("is off by" in line for line in said(*arguments, "--engine", "none"))
+
+
+def test_a_search_by_floors_tells_no_fits_error() -> None:
+    systems = ("--system", "hgx-h100", "--system", "tpu-v6e-node")
+    assert not any("is off by" in line for line in said("best", "llama-3.1-8b", "--slo", "20", *systems))

@@ -265,3 +265,19 @@ def test_sizes_show_both_kinds_of_prefix() -> None:
     assert size(-40 * 2**30) == "-42.95 GB (-40 GiB)"
     assert size(-1000) == "-1000 B"
     assert (si(1.5e-3, "s"), si(0, "s"), si(12_345, "B")) == ("1.5 ms", "0 s", "12.35 kB")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (999.94, "999.9 s"),
+        (1_182.3, "1,182 s (19.7 min)"),
+        (7_199, "7,199 s (120 min)"),
+        (7_200, "7,200 s (2 h)"),
+        (294_300, "294,300 s (3.41 d)"),
+        (-5_000, "-5,000 s (-83.3 min)"),
+        (9e8, "900,000,000 s (10,400 d)"),
+    ],
+)
+def test_long_times_are_no_kiloseconds(value: float, text: str) -> None:
+    assert si(value, "s") == text

@@ -93,7 +93,7 @@ def test_a_refusal_says_what_did_not_fit() -> None:
 
 
 def test_quantities_have_three_digits_and_a_prefix() -> None:
-    assert [si(v, "s", 3) for v in (0.00003964, 0.9996, 999.6, 0.0)] == ["39.6 µs", "1 s", "1 ks", "0 s"]
+    assert [si(v, "s", 3) for v in (0.00003964, 0.9996, 999.6, 0.0)] == ["39.6 µs", "1 s", "1,000 s (16.7 min)", "0 s"]
     assert si(1.033e7, "J", 3) == "10.3 MJ"
     assert [plain(v, "USD") for v in (7.907e5, 1.5, 0.00123, 2.88e-4)] == [
         "791,000 USD",

@@ -1,4 +1,4 @@
-"""What is said beside a report's own assumptions: of the model, its formats and the lengths asked about."""
+"""What is said beside a report's own assumptions: of the model, its formats, the lengths asked about, and the fit."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from headway.cli.preconditions import given_options
 if TYPE_CHECKING:
     from headway.arithmetic.formats import Precision
     from headway.arithmetic.shape import ModelShape
+    from headway.roofline import Calibration
 
 _KEPT = "headway.plan.notes"
 _FORMATS = {"weights", "formats"}
@@ -30,19 +31,32 @@ def note(name: str, model: ModelShape, config: Mapping[str, Any], precisions: Se
         said += in_formats(model, precisions)
         if not _FORMATS & given_options():
             said += shipped(config, model, precisions[0])
-    kept = context.meta.setdefault(_KEPT, {})
-    kept.update(dict.fromkeys(said))
+    _keep(context, said)
 
 
-def notes() -> tuple[str, ...]:
+def note_error(chip: str, fit: Calibration) -> None:
+    """Keeps how far off a fit is, for whoever uses it."""
+    from headway.planner.basis import error_of
+
     context = click.get_current_context(silent=True)
-    return () if context is None else tuple(context.meta.get(_KEPT, ()))
+    if context is not None:
+        _keep(context, [error_of(chip, fit)])
+
+
+def _keep(context: click.Context, said: Sequence[str]) -> None:
+    context.meta.setdefault(_KEPT, {}).update(dict.fromkeys(said))
+
+
+def with_notes(assumptions: tuple[str, ...]) -> tuple[str, ...]:
+    """Each of them once."""
+    context = click.get_current_context(silent=True)
+    said = () if context is None else context.meta.get(_KEPT, ())
+    return tuple(dict.fromkeys((*assumptions, *said)))
 
 
 def noted(report: Any) -> Any:
     """A report with them among its assumptions."""
-    said = notes()
-    return replace(report, assumptions=(*report.assumptions, *said)) if said else report
+    return replace(report, assumptions=with_notes(report.assumptions))
 
 
 def _tokens(asked: Mapping[str, Any]) -> int:

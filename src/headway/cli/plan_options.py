@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
-from headway.cli.plan_notes import note
+from headway.cli.plan_notes import note, note_error
 from headway.cli.preconditions import given_options
 from headway.cli.quantities import NamedPath, Number, Seconds
 
@@ -93,7 +93,13 @@ def check_beside(names: tuple[str, ...], own: str) -> None:
             raise click.UsageError(f"--beside {name}: the chart has it already")
 
 
-CATALOG = option("--catalog", "overlays", multiple=True, type=NamedPath(path_type=Path), help="Directory of own facts.")
+CATALOG = option(
+    "--catalog",
+    "overlays",
+    multiple=True,
+    type=NamedPath(path_type=Path),
+    help="Directory of your own chips.csv, systems.csv, prices.csv, models/*.json …",
+)
 JSON = option("--json", "as_json", is_flag=True, help="One JSON object; SI units, named in the keys.")
 SYSTEM = option("--system", default="hgx-h100", help="Chips and links, by name, or a file of headway calibrate.")
 NO_ENGINE = "none"
@@ -134,7 +140,7 @@ _SEARCH = (
     option("--cached", type=Whole(min=0), help="Tokens of it found in the cache."),
     option("--output", type=TOKENS, help=f"Tokens generated.  [default: {OUTPUT}]", show_default=False),
     option("--slo-ttft", "slo_ttft_s", type=Seconds(), help="Most to the first token: 0.5, 0.5s or 500ms."),
-    option("--context", type=TOKENS, help="In their place: decode only, of sequences this long."),
+    option("--context", type=TOKENS, help="In place of prompts: decode only, of sequences this long."),
     option("--max-chips", type=Whole(1, 72), default=72, help="Most chips of one unit of replicas."),
     CATALOG,
     JSON,
@@ -198,6 +204,14 @@ def check_experts(number_format: str | None, shape: ModelShape, model: str) -> N
 
 
 def fit_for(catalog: Catalog, chip: str, engine: str) -> Calibration | None:
+    """As `_fit`; its error is noted."""
+    fit = _fit(catalog, chip, engine)
+    if fit is not None:
+        note_error(chip, fit)
+    return fit
+
+
+def _fit(catalog: Catalog, chip: str, engine: str) -> Calibration | None:
     """That of the chip; else, for a GPU, that of any chip under this engine, which says so. None: nothing like it was
     measured, or `engine` is NO_ENGINE. Raises CatalogError for an engine that no fit is of.
     """
@@ -265,7 +279,7 @@ def search_space(
     precisions = [chosen_precision(config, shape, name, kv, experts) for name in formats or (None,)]
     note(model, shape, config, precisions)
     chosen = [catalog.system(name) for name in systems]
-    fits = {s.chip.name: fit_for(catalog, s.chip.name, engine) for s in chosen}
+    fits = {s.chip.name: _fit(catalog, s.chip.name, engine) for s in chosen}
     return {
         "name": model,
         "model": shape,

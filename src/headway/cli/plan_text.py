@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from headway.arithmetic.parallelism import Parallelism
-from headway.cli.plan_notes import noted, notes
+from headway.cli.plan_notes import noted, with_notes
 from headway.cli.si import si, size
 from headway.planner.best import BestReport
 from headway.planner.kv import KvReport
@@ -85,7 +85,7 @@ def show_roofline(report: RooflineReport, engine: str, as_json: bool) -> None:
         ("fits", f"{'yes' if report.fits else 'NO'}: {size(memory.usable_bytes)} usable, at most {memory.max_batch}"),
     )
     _step(
-        f"decode: {report.batch} sequences of {report.context_tokens:,} tokens",
+        f"decode: {report.batch} sequence{'' if report.batch == 1 else 's'} of {report.context_tokens:,} tokens",
         report.decode,
         _unfitted(engine, report.chip),
     )
@@ -228,7 +228,9 @@ def _calibrated(step: StepReport) -> str | None:
     fitted = step.calibrated
     if fitted is None:
         return None
-    between = "" if fitted.low_s is None else f", {si(fitted.low_s, 's')} to {si(fitted.high_s or 0.0, 's')}"
+    between = (
+        "" if fitted.low_s is None else f", nine in ten from {si(fitted.low_s, 's')} to {si(fitted.high_s or 0.0, 's')}"
+    )
     unseen = "" if fitted.held_out_median_error is None else f", {fitted.held_out_median_error:.0%} held out"
     of_chip = "" if fitted.measured_chip else "; this chip was never measured: from its datasheet"
     return (
@@ -252,7 +254,7 @@ def _lines(title: str, *pairs: tuple[str, str]) -> None:
 
 
 def _assume(assumptions: tuple[str, ...], uncertain: tuple[str, ...] = (), formulas: tuple[str, ...] = ()) -> None:
-    for title, lines in (("by", formulas), ("assuming", (*assumptions, *notes())), ("uncertain", uncertain)):
+    for title, lines in (("by", formulas), ("assuming", with_notes(assumptions)), ("uncertain", uncertain)):
         if lines:
             click.echo(f"\n{title}")
         for line in lines:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 _SI = (
     (1e24, "Y"),
     (1e21, "Z"),
@@ -16,16 +18,27 @@ _SI = (
     (1e-6, "µ"),
     (1e-9, "n"),
 )
+_TIMES = ((86_400, "d"), (3_600, "h"), (60, "min"))
 _BINARY = ((2**50, "Pi"), (2**40, "Ti"), (2**30, "Gi"), (2**20, "Mi"), (2**10, "Ki"))
 
 
 def si(value: float, unit: str, digits: int = 4) -> str:
-    """So many significant digits, four at most, with a decimal prefix. What rounds to 1000 of one gets the next."""
+    """So many significant digits, four at most, with a decimal prefix. What rounds to 1000 of one gets the next. Nobody
+    counts in kiloseconds: long times are seconds, with minutes, hours or days beside them.
+    """
     rounded = abs(float(f"{value:.{digits}g}"))
+    if unit == "s" and 1e3 <= rounded < 1e12:
+        return f"{math.copysign(rounded, value):,.0f} s ({_long(value)})"
     for factor, prefix in _SI:
         if rounded >= factor:
             return f"{value / factor:.{digits}g} {prefix}{unit}"
     return f"{value:.{digits}g} {unit}"
+
+
+def _long(seconds: float) -> str:
+    """In the largest unit that it has two of."""
+    factor, unit = next((each for each in _TIMES if abs(seconds) >= 2 * each[0]), _TIMES[-1])
+    return plain(seconds / factor, unit)
 
 
 def plain(value: float, unit: str = "") -> str:

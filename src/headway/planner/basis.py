@@ -48,7 +48,7 @@ def formulas(load: Lengths | int, fitted: bool) -> tuple[str, ...]:
 
 def assumptions(load: Lengths | int, fits: Mapping[str, Calibration]) -> tuple[str, ...]:
     """`fits`: by chip; none: floors."""
-    steps = (CALIBRATED, *(_error(chip, fit) for chip, fit in fits.items())) if fits else (FLOOR,)
+    steps = (CALIBRATED, *(error_of(chip, fit) for chip, fit in fits.items())) if fits else (FLOOR,)
     if isinstance(load, int):
         return (
             "decode only: prompts are computed on other chips, which are not counted",
@@ -75,7 +75,7 @@ def _power(fits: Mapping[str, Calibration]) -> str:
     return _JOULES if any(map(has_joules, fits.values())) else _NO_JOULES
 
 
-def _error(chip: str, fit: Calibration) -> str:
+def error_of(chip: str, fit: Calibration) -> str:
     """How far off the fit's TPOT was, and its TTFT."""
     unseen = "" if fit.held_out_median_error is None else f", {fit.held_out_median_error:.0%} where it was held out"
     whose = chip if fit.measured_chip else f"{chip} was never measured and is taken from its datasheet: of other chips"
