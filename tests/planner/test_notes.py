@@ -132,3 +132,11 @@ def test_who_uses_a_fit_says_how_far_it_is_off(question: str) -> None:
 def test_a_search_by_floors_tells_no_fits_error() -> None:
     systems = ("--system", "hgx-h100", "--system", "tpu-v6e-node")
     assert not any("is off by" in line for line in said("best", "llama-3.1-8b", "--slo", "20", *systems))
+
+
+def test_errors_stand_in_the_order_asked() -> None:
+    chips = ["h200-sxm", "b300-sxm", "h100-sxm", "gb200", "b200-sxm"]
+    systems = ["hgx-h200", "hgx-b300", "hgx-h100", "gb200-nvl72", "hgx-b200"]
+    asked = [part for name in systems for part in ("--system", name)]
+    lines = said("best", "llama-3.1-8b", "--weights", "bf16", "--slo", "20", *asked)
+    assert [line.split(":")[0] for line in lines if "TPOT is off by" in line] == chips

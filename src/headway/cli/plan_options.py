@@ -204,7 +204,7 @@ def check_experts(number_format: str | None, shape: ModelShape, model: str) -> N
 
 
 def fit_for(catalog: Catalog, chip: str, engine: str) -> Calibration | None:
-    """As `_fit`; its error is noted."""
+    """As `_fit`. How far it is off becomes a note."""
     fit = _fit(catalog, chip, engine)
     if fit is not None:
         note_error(chip, fit)

@@ -168,8 +168,8 @@ def batch_ladder(most: int, steps: int = 64) -> Ints:
 
 def common_fits(systems: Sequence[System], fitted: Mapping[str, Calibration]) -> dict[str, Calibration]:
     """Calibrations by chip if every system's chip has one; else none, so that all are compared by the same measure."""
-    names = {system.chip.name for system in systems}
-    return {name: fitted[name] for name in names} if names <= set(fitted) else {}
+    names = [system.chip.name for system in systems]
+    return {name: fitted[name] for name in names} if set(names) <= set(fitted) else {}
 
 
 def sweeps(
