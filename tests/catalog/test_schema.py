@@ -108,6 +108,47 @@ def test_no_such_directory_and_no_csv(tmp_path: Path) -> None:
         load_catalog([tmp_path])
 
 
+def test_names_are_told_apart_as_the_finders_do(tmp_path: Path) -> None:
+    write(tmp_path, [["H100_SXM", "hbm_bytes", "94", "GB"]])
+    with (tmp_path / "chips.csv").open("a") as table:
+        table.write("\n")  # An empty line is none.
+    write(tmp_path, [["box", "chip", "H100-SXM", "text"]], name="systems.csv")
+    with pytest.raises(CatalogError, match="system box: scaleup_chips is missing"):
+        load_catalog([tmp_path])
+    write(tmp_path, [["HGX H100", "scaleup_chips", "4", "chips"]], name="systems.csv")
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "Qwen3_8B.json").write_text('{"model_type": "mine"}')
+    catalog, plain = load_catalog([tmp_path]), load_catalog()
+    assert (catalog.chips.keys(), catalog.systems.keys()) == (plain.chips.keys(), plain.systems.keys())
+    assert catalog.system("hgx-h100").scaleup_chips == 4
+    assert catalog.system("hgx-h100").chip.hbm_bytes == 94e9
+    assert catalog.configs.keys() == plain.configs.keys()
+    assert catalog.config("qwen3-8b") == {"model_type": "mine"}
+
+
+def test_a_directory_with_nothing_to_read(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("")
+    with pytest.raises(CatalogError, match=r"there is nothing in it to read; it may hold chips\.csv, systems\.csv"):
+        load_catalog([tmp_path])
+    (write(tmp_path, CHIP) / "measured.csv").write_text("")
+    assert "mine" in load_catalog([tmp_path]).chips
+
+
+@pytest.mark.parametrize(
+    ("name", "table"), [("chip.csv", "chips.csv"), ("Systems.csv", "systems.csv"), ("price.csv", "prices.csv")]
+)
+def test_a_table_by_nearly_its_name(tmp_path: Path, name: str, table: str) -> None:
+    (write(tmp_path, CHIP) / name).write_text("")
+    with pytest.raises(CatalogError, match=rf"{name} is not read; call it {table}, or by a name less like it"):
+        load_catalog([tmp_path])
+
+
+def test_a_chip_that_no_system_has(tmp_path: Path) -> None:
+    catalog = load_catalog([write(tmp_path, CHIP)])
+    with pytest.raises(CatalogError, match=r"'Mine' is a chip that no system has: give it one in a systems\.csv"):
+        catalog.system("Mine")
+
+
 def test_a_system_needs_its_chip(tmp_path: Path) -> None:
     rows = [["box", "chip", "h1000", "text"], ["box", "scaleup_chips", "8", "chips"]]
     with pytest.raises(CatalogError, match="system box: its chip 'h1000' is not in the catalog"):

@@ -27,6 +27,7 @@ from headway.catalog.table import Item, Schema, read_bounded, read_items
 from headway.catalog.tier import Tier, tier
 
 MAX_CONFIG_BYTES = 4_000_000
+TABLES = ("chips.csv", "systems.csv", "prices.csv", "models.csv", "energy.csv", "calibration.csv", "tiers.csv")
 Thing = TypeVar("Thing")
 
 
@@ -52,6 +53,10 @@ class Catalog:
             return machine_system(name, read_machine(Path(name)))
         if said := misnamed(name, self.systems):
             raise CatalogError(said)
+        if folded(name) in map(folded, self.chips) and folded(name) not in map(folded, self.systems):
+            raise CatalogError(
+                f"{name!r} is a chip that no system has: give it one in a systems.csv of your own (chip, scaleup_chips)"
+            )
         return _find(self.systems, name, "system")
 
     def chips_in_number(self, text: str) -> tuple[str, int] | None:
@@ -114,9 +119,8 @@ def read_config(file: Traversable) -> dict[str, Any]:
 
 
 def load_catalog(overlays: Iterable[Path] = ()) -> Catalog:
-    """Later directories win, figure by figure. Each may hold chips.csv, systems.csv, prices.csv, models.csv,
-    energy.csv, calibration.csv, tiers.csv and models/*.json. Raises CatalogError, with file and line, for anything
-    wrong in them.
+    """Later directories win, figure by figure; names are told apart as the finders do. Each holds some of TABLES and
+    models/*.json. Raises CatalogError, with file and line, for anything wrong in them.
     """
     places: list[Traversable] = [files("headway.catalog") / "data"]
     for overlay in overlays:
@@ -124,9 +128,23 @@ def load_catalog(overlays: Iterable[Path] = ()) -> Catalog:
             raise CatalogError(f"--catalog {overlay}: there is no such directory")
         places.append(overlay)
     try:
+        for place in places[1:]:
+            _check_names(place)
         return _loaded(places)
     except OSError as error:
         raise CatalogError(f"{error.filename}: {error.strerror}") from None
+
+
+def _check_names(place: Traversable) -> None:
+    """A table by nearly its name would not be read. Raises CatalogError."""
+    names = {file.name for file in place.iterdir()}
+    for name in sorted(names - set(TABLES)):
+        if near := get_close_matches(name.lower(), TABLES, n=1, cutoff=0.85):
+            raise CatalogError(f"--catalog {place}: {name} is not read; call it {near[0]}, or by a name less like it")
+    if not names & {*TABLES, "models"}:
+        raise CatalogError(
+            f"--catalog {place}: there is nothing in it to read; it may hold {', '.join(TABLES)} and models/*.json"
+        )
 
 
 def _loaded(places: list[Traversable]) -> Catalog:
@@ -137,11 +155,11 @@ def _loaded(places: list[Traversable]) -> Catalog:
     configs: dict[str, Traversable] = {}
     for place in places:
         if (file := place / "prices.csv").is_file():
-            prices |= read_prices(file)
+            _overlay(prices, read_prices(file))
         if (file := place / "models.csv").is_file():
-            published |= read_published(file)
+            _overlay(published, read_published(file))
         if (folder := place / "models").is_dir():
-            configs |= {f.name.removesuffix(".json"): f for f in folder.iterdir() if f.name.endswith(".json")}
+            _overlay(configs, {f.name.removesuffix(".json"): f for f in folder.iterdir() if f.name.endswith(".json")})
     return Catalog(
         chips=chips,
         systems={name: system(name, item, chips) for name, item in systems.items()},
@@ -158,9 +176,16 @@ def _items(places: list[Traversable], name: str, schema: Schema) -> dict[str, It
     merged: dict[str, Item] = {}
     for place in places:
         if (file := place / name).is_file():
+            own = {folded(known): known for known in merged}
             for item, values in read_items(file, schema).items():
-                merged.setdefault(item, {}).update(values)
+                merged.setdefault(own.get(folded(item), item), {}).update(values)
     return merged
+
+
+def _overlay(things: dict[str, Thing], own: Mapping[str, Thing]) -> None:
+    """Under the name that is there already, however it is written now."""
+    names = {folded(known): known for known in things}
+    things.update({names.get(folded(name), name): thing for name, thing in own.items()})
 
 
 def _find(things: Mapping[str, Thing], name: str, what: str) -> Thing:

@@ -54,12 +54,13 @@ class System:
 def system(name: str, item: Item, chips: Mapping[str, Chip]) -> System:
     what = f"system {name}"
     chip_name = required_text(item, "chip", what)
-    if chip_name not in chips:
+    found = next((chip for known, chip in chips.items() if folded(known) == folded(chip_name)), None)
+    if found is None:
         raise CatalogError(f"{what}: its chip {chip_name!r} is not in the catalog")
     return System(
         name=name,
         title=str(item.get("title", name)),
-        chip=chips[chip_name],
+        chip=found,
         scaleup_chips=_whole(required(item, "scaleup_chips", what), what),
         scaleup=_link(item, "scaleup"),
         scaleout=_link(item, "scaleout"),

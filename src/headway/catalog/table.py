@@ -39,6 +39,8 @@ def read_rows(file: Traversable, columns: Sequence[str]) -> Iterator[tuple[str, 
         if tuple(header) != tuple(columns):
             raise CatalogError(f"{file}, line 1: the columns must be {','.join(columns)}")
         for cells in reader:
+            if not cells:
+                continue
             where = f"{file}, line {reader.line_num}"
             if len(cells) != len(header):
                 raise CatalogError(f"{where}: {len(cells)} cells instead of {len(header)}")
