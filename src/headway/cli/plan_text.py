@@ -201,8 +201,7 @@ def _unit(c: Configuration) -> str:
 
 def _cut(p: Parallelism) -> str:
     """Only what is cut."""
-    named = (("tensor", p.tensor), ("pipeline", p.pipeline), ("expert", p.expert), ("data", p.data))
-    return ", ".join(f"{name} {count}" for name, count in named if count > 1) or "one chip"
+    return ", ".join(f"{name} {count}" for name, count in asdict(p).items() if count > 1) or "one chip"
 
 
 def _step(title: str, step: StepReport, unfitted: str) -> None:

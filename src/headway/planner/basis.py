@@ -32,6 +32,10 @@ _SERVED = (
     "throughput = what the decoding replicas make / chips of both kinds",
 )
 _CHIPS = "90% of each chip's memory is for weights and cache; configurations that do not fit are left out"
+_LONG = (
+    "a sequence's cache that is at least a tenth of the weights that a token needs is cut by its tokens (context) too, "
+    "where its heads are all dealt out"
+)
 _REPLICAS = "a configuration is one unit of whole replicas; a system runs as many units as it has room for"
 _NO_JOULES = (
     "power is never named as the bound: the catalog has no measured joules a FLOP and byte of these chips, so whether "
@@ -54,6 +58,7 @@ def assumptions(load: Lengths | int, fits: Mapping[str, Calibration]) -> tuple[s
             "decode only: prompts are computed on other chips, which are not counted",
             "every sequence is as long as the context",
             _REPLICAS,
+            _LONG,
             _CHIPS,
             *steps,
             _power(fits),
@@ -65,6 +70,7 @@ def assumptions(load: Lengths | int, fits: Mapping[str, Calibration]) -> tuple[s
         f"split: whole replicas of one system and format; those for prompts are busy {BUSIEST:.0%} of the time at most",
         *(("a fit is of engines that mix; its steps are taken to be the same without prompts",) if fits else ()),
         _REPLICAS,
+        _LONG,
         _CHIPS,
         *steps,
         _power(fits),
