@@ -144,6 +144,13 @@ def test_cuts_that_do_not_fit(name: str, arguments: dict[str, int], words: str) 
     assert words in str(caught.value)
 
 
+def test_more_pairs_than_can_be_counted_are_refused() -> None:
+    most = prefill(spans(model("llama-3.1-8b")), 10**9, 0, 18)
+    assert int(most.pairs[0]) == 18 * (10**9 * (10**9 + 1) // 2)
+    with pytest.raises(ShapeError, match="attend more than 2\\^63 pairs of tokens"):
+        prefill(spans(model("llama-3.1-8b")), 10**9, 0, 19)
+
+
 def test_a_shape_counted_for_another_model_is_refused() -> None:
     with pytest.raises(ValueError, match="another model"):
         step_work(model("gemma-3-27b"), decode(spans(model(LLAMA)), 1, 1))

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from headway.arithmetic.layers import ShapeError
 from headway.arithmetic.spans import Ints, Span
 
+_MOST = np.iinfo(np.int64).max
 IntLike = int | Ints | npt.NDArray[np.int64]
 
 
@@ -38,6 +40,11 @@ class StepShape:
         return StepShape(self.spans, *(a + b for a, b in zip(self._counts(), other._counts(), strict=True)))
 
     def times(self, rows: IntLike) -> StepShape:
+        """Raises ShapeError for more pairs than can be counted."""
+        if int(np.max(self.pairs, initial=0)) * int(np.max(rows, initial=0)) > _MOST:
+            raise ShapeError(
+                "so many rows so long attend more than 2^63 pairs of tokens: fewer or shorter ones can be counted"
+            )
         return StepShape(self.spans, *(count * rows for count in self._counts()))
 
     def total(self) -> StepShape:
