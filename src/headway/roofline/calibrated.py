@@ -104,12 +104,13 @@ def calibrated_cost(
     device_s = busy_s + network_s + around_s
     own = shape.sequences * shape.busiest_share(cut.data)  # Each group of sequences has a host of its own.
     gap_s = np.asarray(c.host_s + c.host_sequence_s * own, np.float64)
+    step_s = c.host_beside * beside(device_s, gap_s) + (1 - c.host_beside) * (device_s + gap_s)
     return StepCost(
         compute_s=compute_s,
         memory_s=memory_s,
         network_s=np.asarray(network_s),
-        host_s=around_s + gap_s + 0.0 * busy_s,
-        step_s=c.host_beside * beside(device_s, gap_s) + (1 - c.host_beside) * (device_s + gap_s),
+        host_s=np.minimum(around_s + gap_s, step_s),  # The host plans the next step while it launches this one.
+        step_s=step_s,
         flops=work.total("flops"),
         memory_bytes=work.memory_bytes,
         chips=cut.chips,
