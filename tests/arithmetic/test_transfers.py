@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -68,8 +69,15 @@ def test_expert_parallelism_sends_tokens_to_their_experts() -> None:
     work = step_work(shape, decode(spans(shape), 6400, 100), cut=cut)
     to, back = (next(t for t in work.transfers if t.name == name) for name in ("to experts", "from experts"))
     assert to.count == back.count == 58
-    assert to.inside_bytes == pytest.approx(100 * destinations(64, 8) * 7168 * 2)
+    assert to.inside_bytes == pytest.approx(100 * destinations(64, 8, 256) * 7168 * 2)
     assert to.group == 64
+
+
+@pytest.mark.parametrize(("groups", "active", "total"), [(8, 2, 8), (4, 3, 8), (2, 4, 8), (8, 1, 16)])
+def test_destinations_are_those_of_all_choices_of_distinct_experts(groups: int, active: int, total: int) -> None:
+    size, chosen = total // groups, list(combinations(range(total), active))
+    elsewhere = [len({expert // size for expert in picked} - {0}) for picked in chosen]
+    assert destinations(groups, active, total) == pytest.approx(sum(elsewhere) / len(chosen))
 
 
 def test_pipeline_hands_over_between_stages() -> None:

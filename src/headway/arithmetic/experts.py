@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from math import comb
+
 import numpy as np
 import numpy.typing as npt
 
@@ -35,9 +38,14 @@ def zipf_popularity(total: int, active: int, exponent: float) -> FloatArray:
     return chances
 
 
-def destinations(groups: int, active: int) -> float:
-    """Expected number of distinct chips among `groups`, other than its own, that a token's experts sit on."""
-    return (groups - 1) * (1 - (1 - 1 / groups) ** active)
+@lru_cache(maxsize=4096)
+def destinations(groups: int, active: int, total: int) -> float:
+    """Expected number of distinct chips among `groups`, other than its own, that a token's experts sit on.
+
+    A chip with total / groups experts is missed by all choices of `active` distinct ones among the others.
+    """
+    missed = comb(total - total // groups, active) / comb(total, active)
+    return (groups - 1) * (1 - missed)
 
 
 def imbalance(popularity: FloatArray, groups: int) -> float:

@@ -125,7 +125,7 @@ def _feed_forward(
         payload = tokens * p.small.size_bytes(width)
         yield all_reduce("after experts", cut.stage_chips, payload, domain, layers)
         return
-    copies = local / cut.tensor * destinations(cut.expert, e.active) * imbalance
+    copies = local / cut.tensor * destinations(cut.expert, e.active, e.total) * imbalance
     slices = cut.stage_chips // cut.expert  # Each chip that holds a slice of the expert gets the token whole.
     group = cut.stage_chips
     out, back = p.activations.size_bytes(width), p.small.size_bytes(width)
