@@ -192,6 +192,15 @@ def test_a_longer_prompt_needs_a_larger_prefill_pool_and_a_cached_one_a_smaller(
     assert ratio(output=256) > ratio()
 
 
+def test_a_transfer_that_takes_longer_than_the_prefill_is_seen() -> None:
+    """Of a cached prompt little is computed and all is moved."""
+    where = deployed()
+    report = disaggregation_report(where, where, _split(prompt=100_000, cached=99_900), [50.0])
+    assert report.transfer_s > report.prefill_s
+    assert report.transfer_seen_s + report.prefill_s >= report.transfer_s
+    assert report.transfer_seen_s < report.transfer_s
+
+
 def test_one_token_leaves_nothing_to_decode() -> None:
     where = deployed()
     with pytest.raises(ShapeError, match="at least 2"):

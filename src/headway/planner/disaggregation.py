@@ -21,7 +21,8 @@ from headway.planner.uncertain import uncertain_figures
 
 StepSeconds = Callable[[Ints], FloatArray]
 FORMULAS = (
-    "transfer = latency + KV of the prompt, of one chip / its link; layer by layer only the last layer's part is seen",
+    "transfer = latency + KV of the prompt, of one chip / its link",
+    "seen, layer by layer = latency + max(the last layer's part, KV / link - the prefill of the layers before it)",
     "prefill chips for each decode chip = chip-seconds of a prompt / chip-seconds of its decode steps",
     "decode steps of a request = output - 1: its prompt's step draws the first token",
     "mixed: each step carries its decodes and batch x new tokens / (output - 1) of prompts (chunked prefill)",
@@ -92,7 +93,8 @@ def disaggregation_report(
     link = min(prefills.link_bytes_per_s, decodes.link_bytes_per_s)
     latency = max((w.system.scaleout.latency_s or 0.0) if w.system.scaleout else 0.0 for w in (prefills, decodes))
     share = max(kv_bytes_per_chip(w.model, work.prompt, 1, w.precision, w.cut) for w in (prefills, decodes))
-    transfer_s = latency + share / link
+    sent_s, layers = share / link, len(decodes.model.layers)
+    transfer_s = latency + sent_s
     return DisaggregationReport(
         decodes.name,
         prefills.system.name,
@@ -106,7 +108,7 @@ def disaggregation_report(
         kv_bytes(decodes.model, work.prompt, decodes.precision),
         share,
         transfer_s,
-        latency + share / link / len(decodes.model.layers),
+        latency + max(sent_s / layers, sent_s - prefill_s * (layers - 1) / layers),
         transfer_s / prefill_s,
         tuple(_point(prefills, decodes, work, speed) for speed in speeds_tokens_per_s),
         tuple(dict.fromkeys(uncertain_figures(prefills.system) + uncertain_figures(decodes.system))),
