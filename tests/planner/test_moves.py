@@ -192,6 +192,15 @@ def test_a_longer_prompt_needs_a_larger_prefill_pool_and_a_cached_one_a_smaller(
     assert ratio(output=256) > ratio()
 
 
+def test_each_end_moves_its_own_share_over_its_own_link() -> None:
+    """Eight A100 with 25 GB/s each keep up with two H100 with 50 GB/s."""
+    slow, fast = deployed(system="hgx-a100"), deployed(tensor=2)
+    report = disaggregation_report(slow, fast, _split(), [20.0])
+    whole = kv_bytes(fast.model, 8192, fast.precision)
+    assert report.kv_bytes_per_chip == whole / 2
+    assert report.transfer_s == pytest.approx(5e-6 + max(whole / 8 / 25e9, whole / 2 / 50e9))
+
+
 def test_a_transfer_that_takes_longer_than_the_prefill_is_seen() -> None:
     """Of a cached prompt little is computed and all is moved."""
     where = deployed()

@@ -21,7 +21,7 @@ from headway.planner.uncertain import uncertain_figures
 
 StepSeconds = Callable[[Ints], FloatArray]
 FORMULAS = (
-    "transfer = latency + KV of the prompt, of one chip / its link",
+    "transfer = latency + KV of the prompt, of one chip / its link, at the slower end",
     "seen, layer by layer = latency + max(the last layer's part, KV / link - the prefill of the layers before it)",
     "prefill chips for each decode chip = chip-seconds of a prompt / chip-seconds of its decode steps",
     "decode steps of a request = output - 1: its prompt's step draws the first token",
@@ -90,10 +90,9 @@ def disaggregation_report(
     for where in (prefills, decodes):
         where.check_fits(work.prompt + work.output, 1)
     prefill_s = prefills.prefill_s(work.new, work.cached)
-    link = min(prefills.link_bytes_per_s, decodes.link_bytes_per_s)
     latency = max((w.system.scaleout.latency_s or 0.0) if w.system.scaleout else 0.0 for w in (prefills, decodes))
-    share = max(kv_bytes_per_chip(w.model, work.prompt, 1, w.precision, w.cut) for w in (prefills, decodes))
-    sent_s, layers = share / link, len(decodes.model.layers)
+    ends = [(kv_bytes_per_chip(w.model, work.prompt, 1, w.precision, w.cut), w) for w in (prefills, decodes)]
+    sent_s, layers = max(share / w.link_bytes_per_s for share, w in ends), len(decodes.model.layers)
     transfer_s = latency + sent_s
     return DisaggregationReport(
         decodes.name,
@@ -106,7 +105,7 @@ def disaggregation_report(
         work.output,
         prefill_s,
         kv_bytes(decodes.model, work.prompt, decodes.precision),
-        share,
+        max(share for share, _ in ends),
         transfer_s,
         latency + max(sent_s / layers, sent_s - prefill_s * (layers - 1) / layers),
         transfer_s / prefill_s,
