@@ -187,6 +187,17 @@ def test_formats() -> None:
         precision("fp3")
 
 
+@pytest.mark.parametrize(("weights", "published_bytes"), [("q8_0", 8.54e9), ("q4_0", 4.66e9), ("bf16", 16.07e9)])
+def test_files_of_llama_cpp_quantise_embedding_and_head_too(weights: str, published_bytes: float) -> None:
+    """Llama 3.1 8B; its Q4_0 has a head of 6 bits."""
+    shape, stored = model(LLAMA), precision(weights)
+    assert weight_bytes(shape, stored) == pytest.approx(published_bytes, rel=0.035)
+    assert weight_bytes_per_chip(shape, stored, Parallelism()) == pytest.approx(weight_bytes(shape, stored))
+    head = step_work(shape, decode(spans(shape), 1, 1), stored).total("weight_bytes", "head")
+    assert head == stored.weights.size_bytes(shape.vocab * shape.hidden)
+    assert ("embedding" in stored.kept) == (weights == "bf16")
+
+
 def test_quantised_cache_and_weights_move_fewer_bytes() -> None:
     shape = model(LLAMA)
     step = decode(spans(shape), 16, 8192)

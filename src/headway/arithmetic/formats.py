@@ -79,13 +79,15 @@ _QUANTISED: tuple[Part, ...] = ("attention", "feed_forward", "shared_experts")
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """What is stored and multiplied in which format. Embedding, head, router and norms stay in `small`."""
+    """What is stored and multiplied in which format. Router and norms stay in `small`, and what chips send."""
 
     weights: Format = FORMATS["bf16"]
     kv: Format = FORMATS["bf16"]
     activations: Format = FORMATS["bf16"]
     experts: Format | None = None
     """Routed experts, where they differ from `weights`."""
+    tables: Format = FORMATS["bf16"]
+    """Embedding and head."""
     small: Format = FORMATS["bf16"]
     state: Format = FORMATS["fp32"]
     rate: Rate = "bf16"
@@ -99,9 +101,18 @@ class Precision:
             return self.weights.name
         return f"{self.weights.name}, experts {self.experts.name}"
 
+    @property
+    def kept(self) -> str:
+        """In words: what is not in the format of the weights."""
+        if self.tables == self.small:
+            return f"embedding, head, router and norms are stored in {self.small.name}"
+        return f"router and norms are stored in {self.small.name}"
+
     def of(self, part: Part) -> Format:
         if part == "experts":
             return self.experts or self.weights
+        if part in ("embedding", "head"):
+            return self.tables
         return self.weights if part in _QUANTISED else self.small
 
     def rate_of(self, part: Part) -> Rate:
@@ -119,6 +130,8 @@ _RATES: dict[str, Rate] = {
     "nvfp4": "fp4",
 }
 """All others are widened first and multiplied at the bf16 rate."""
+_OF_TABLES_TOO = ("q8_0", "q4_0", "q4_1")
+"""Those of GGUF files, which quantise embedding and head as well."""
 
 
 def precision(weights: str = "bf16", kv: str = "bf16", experts: str | None = None) -> Precision:
@@ -126,13 +139,15 @@ def precision(weights: str = "bf16", kv: str = "bf16", experts: str | None = Non
     fp8 where that is fp8 or fp4. Raises ShapeError for an unknown name.
     """
     fmt, expert_fmt = number_format(weights), number_format(experts or weights)
+    wide = fmt.bits > 16
     rate, expert_rate = _RATES.get(weights, "bf16"), _RATES.get(experts or weights, "bf16")
     return Precision(
         weights=fmt,
         kv=number_format(kv),
         activations=FORMATS["fp8"] if expert_rate in ("fp8", "fp4") else FORMATS["bf16"],
         experts=expert_fmt,
-        small=fmt if fmt.bits > 16 else FORMATS["bf16"],
+        tables=fmt if wide or weights in _OF_TABLES_TOO else FORMATS["bf16"],
+        small=fmt if wide else FORMATS["bf16"],
         rate=rate,
         expert_rate=expert_rate,
     )

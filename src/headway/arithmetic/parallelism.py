@@ -88,7 +88,8 @@ def weight_bytes(model: ModelShape, precision: Precision) -> int:
             total += layers * precision.of(m.part).size_bytes(m.params)
         total += layers * precision.small.size_bytes(vector_params(layer, model.hidden))
     tables = 1 if model.tied_embeddings else 2
-    return total + precision.small.size_bytes((tables * model.vocab + 1) * model.hidden)
+    total += precision.small.size_bytes(model.hidden)
+    return total + precision.tables.size_bytes(tables * model.vocab * model.hidden)
 
 
 def weight_bytes_per_chip(model: ModelShape, precision: Precision, parallelism: Parallelism) -> float:
@@ -109,7 +110,7 @@ def weight_bytes_by_part(model: ModelShape, precision: Precision, parallelism: P
         norms = layers * precision.small.size_bytes(vector_params(layer, model.hidden))
         parts["norms"] = parts.get("norms", 0.0) + norms * stage
     tables = 1 if model.tied_embeddings or parallelism.pipeline > 1 else 2
-    parts["tables"] = tables * precision.small.size_bytes(model.vocab * model.hidden) / parallelism.tensor
+    parts["tables"] = tables * precision.tables.size_bytes(model.vocab * model.hidden) / parallelism.tensor
     parts["norms"] += precision.small.size_bytes(model.hidden)
     return parts
 

@@ -191,11 +191,11 @@ def _state_op(s: State, layers: int, shape: StepShape, p: Precision, cut: Parall
 
 
 def _table_ops(model: ModelShape, shape: StepShape, p: Precision, cut: Parallelism) -> Iterator[Op]:
-    row_bytes = p.small.size_bytes(model.hidden)
+    row_bytes = p.tables.size_bytes(model.hidden)
     tokens = shape.local_tokens(cut.data, cut.context)
     yield _op("embed", "embedding", "", 1, "bf16", flops=tokens * 0.0, weight_bytes=row_bytes * tokens)
     sampled = np.maximum(shape.sampled * shape.busiest_share(cut.data) / cut.context, np.minimum(shape.sampled, 1.0))
-    table = np.float64(p.small.size_bytes(model.vocab * model.hidden))
+    table = np.float64(p.tables.size_bytes(model.vocab * model.hidden))
     yield _op(
         "logits",
         "head",

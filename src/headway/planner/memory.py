@@ -16,7 +16,6 @@ FORMULAS = (
 ASSUMPTIONS = (
     f"{USABLE:.0%} of the memory is for weights and cache, the rest for activations, the runtime and fragments",
     "every sequence is as long as the context; no prefix is shared",
-    "embedding, head, router and norms are stored in bf16",
 )
 
 
@@ -67,4 +66,5 @@ def memory_report(where: Deployment, context: int, batch: int) -> MemoryReport:
         max_batch=plan.max_batch,
         would_fit="it fits" if plan.fits else where.would_fit(context, batch),
         uncertain=uncertain_figures(where.system),
+        assumptions=(*ASSUMPTIONS, where.precision.kept),
     )

@@ -20,7 +20,6 @@ FORMULAS = (
 ASSUMPTIONS = (
     "counts come from the configuration alone, without modules that only predict further tokens or see images",
     "active: a token's share of the routed experts and everything else, embedding table included",
-    "embedding, head, router and norms are stored in bf16, the rest in the format named",
 )
 
 
@@ -76,6 +75,7 @@ def model_report(name: str, model: ModelShape, precision: Precision, published: 
         kv_bytes_per_token=kv_bytes_per_token(model, precision),
         kv_bytes_constant=kv_bytes_constant(model, precision),
         source=published.source if published else None,
+        assumptions=(*ASSUMPTIONS, f"{precision.kept}, the rest in the format named"),
     )
 
 
