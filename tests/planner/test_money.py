@@ -82,6 +82,15 @@ def test_prices_sold_at_are_said() -> None:
     assert "sold at 0 USD a million new tokens, 0 cached, 0 output" in " ".join(report.assumptions)
 
 
+def test_a_rumoured_purchase_price_is_marked() -> None:
+    where = deployed("qwen3-8b", "xeon-6980p-node", "bf16", tensor=1)
+    paid = where.system.chip.price_usd
+    assert paid is not None
+    for purchase_usd, marked in ((paid, True), (paid + 1, False), (None, False)):
+        report = price_report(where, WORK, replace(OWNER, purchase_usd=purchase_usd), None)
+        assert any(line.startswith("price_usd 12500 USD: rumour") for line in report.uncertain) == marked
+
+
 def test_payback() -> None:
     assert payback_days(24_000, 11.0, 1.0) == pytest.approx(100)
     assert payback_days(24_000, 1.0, 1.0) is None
@@ -152,6 +161,13 @@ def test_a_time_to_live_lies_between_two_tiers() -> None:
         assert drains[nearest] in {held.low, held.high}
     few = implied_report(catalog().price("gpt-6-sol"), supposed[0], {}, *supposed[2:]).hypotheses[-1]
     assert few.low == few.high == catalog().chip("h100-sxm").drain_s
+
+
+def test_what_is_announced_of_the_supposed_system_is_marked() -> None:
+    rubin = catalog().system("vr200-nvl72")
+    said = implied_report(catalog().price("gpt-4o"), rubin, catalog().tiers, (5e10, 2e11), 1.3, 4).uncertain
+    for figure in ("hbm_bytes_per_s", "host_bytes_per_s"):
+        assert any(line.startswith(f"{figure} ") and ": announced" in line for line in said)
 
 
 def test_what_implies_nothing_is_left_out() -> None:

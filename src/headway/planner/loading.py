@@ -9,7 +9,7 @@ from headway.arithmetic.parallelism import weight_bytes, weight_bytes_per_chip
 from headway.catalog import Tier
 from headway.catalog.reach import reaches, uncertain_tiers
 from headway.planner.deployment import Deployment
-from headway.planner.uncertain import uncertain_figures
+from headway.planner.uncertain import HOST, uncertain_figures
 
 FORMULAS = (
     "load = latency + weights of one chip / the tier's bandwidth to one chip",
@@ -69,5 +69,5 @@ def load_report(where: Deployment, tiers: Mapping[str, Tier], batch: int, contex
         context,
         step_s,
         tuple(WeightLoad(r.name, r.is_there, s := r.read_s(share), s / step_s, s / part) for r in found),
-        uncertain_figures(where.system) + uncertain_tiers(tiers),
+        uncertain_figures(where.system, *HOST) + uncertain_tiers(tiers),
     )

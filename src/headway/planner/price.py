@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headway.arithmetic.shape import ShapeError
-from headway.catalog import Price
+from headway.catalog import Chip, Price
 from headway.planner.deployment import Deployment
 from headway.planner.economics import usd_per_mtok
 from headway.planner.lengths import Lengths
@@ -150,9 +150,14 @@ def price_report(where: Deployment, work: Workload, owner: Owner, rates: Rates |
         electricity_usd_per_chip_hour=electricity,
         purchase_usd=owner.purchase_usd,
         payback_days=payback_days(owner.purchase_usd, earned, electricity),
-        uncertain=uncertain_figures(where.system),
+        uncertain=uncertain_figures(where.system, *_bought(where.system.chip, owner)),
         assumptions=(*ASSUMPTIONS, *(() if rates is None else (rates.said,)), *where.assumed(of_many=True)),
     )
+
+
+def _bought(chip: Chip, owner: Owner) -> tuple[str, ...]:
+    """The catalog's price, if that is what the chip was bought at."""
+    return ("price_usd",) if owner.purchase_usd is not None and owner.purchase_usd == chip.price_usd else ()
 
 
 def payback_days(

@@ -7,11 +7,17 @@ from headway.catalog import System
 _UNUSED = ("year", "tco_usd_per_hour", "price_usd", "sram_bytes", "host_bytes", "host_bytes_per_s")
 
 
-def uncertain_figures(system: System) -> tuple[str, ...]:
-    """Those that a cost may rest on, with status and date; the catalog has the source. A floor leaves latencies out."""
+HOST = ("host_bytes", "host_bytes_per_s")
+"""What tiers rest on."""
+
+
+def uncertain_figures(system: System, *besides: str) -> tuple[str, ...]:
+    """Those that a cost may rest on, with status and date; the catalog has the source. A floor leaves latencies out.
+    `besides`: of what few costs rest on, the figures that this one does.
+    """
     figures = {**system.chip.figures, **system.figures}
     return tuple(
         f"{name} {figure.written}: {figure.status}, {figure.date}"
         for name, figure in figures.items()
-        if figure.status in ("announced", "rumour") and name not in _UNUSED
+        if figure.status in ("announced", "rumour") and (name not in _UNUSED or name in besides)
     )
