@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, fields, is_dataclass
 from typing import Any
@@ -109,7 +110,8 @@ def _is_table(value: Any) -> bool:
 
 
 def _words(name: str) -> str:
-    """Without the unit, which stands beside the value."""
+    """Without the unit, which stands beside the value; of chips it is part of the name."""
+    name = re.sub(r"chip_s(?=_|$)", "chip-seconds", name)
     for ending in () if name.endswith("per_s") else ("_bytes", "_flops", "_j", "_wh", "_w", "_s"):
         if name.endswith(ending):
             name = name.removesuffix(ending)
