@@ -281,3 +281,11 @@ def test_sizes_show_both_kinds_of_prefix() -> None:
 )
 def test_long_times_are_no_kiloseconds(value: float, text: str) -> None:
     assert si(value, "s") == text
+
+
+def test_a_configuration_with_a_mistake_is_named(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "llama", "hidden_size": "64"}')
+    for arguments in (["kv", str(tmp_path)], ["kv", "qwen3-8b", "--beside", str(tmp_path), "--chart", "x.svg"]):
+        result = CliRunner().invoke(plan, arguments)
+        assert result.exit_code == 1
+        assert result.output.startswith(f"Error: {tmp_path}: num_hidden_layers must be a positive integer, not None")

@@ -186,11 +186,15 @@ def look_up(
     """Raises CatalogError or ShapeError."""
     from headway.arithmetic.hf_config import shape_from_config
     from headway.arithmetic.hf_quantization import chosen_precision
+    from headway.arithmetic.shape import ShapeError
     from headway.catalog import load_catalog
 
     catalog = load_catalog(overlays)
     config = catalog.config(model)
-    shape = shape_from_config(config)
+    try:
+        shape = shape_from_config(config)
+    except ShapeError as error:
+        raise ShapeError(f"{model}: {error}") from None
     check_experts(experts, shape, model)
     chosen = chosen_precision(config, shape, weights, kv, experts)
     note(model, shape, config, [chosen])
