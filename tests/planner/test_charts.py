@@ -96,6 +96,12 @@ def test_the_frontier_is_a_staircase_with_a_line_at_the_slo(specs: dict[str, dic
     assert text["data"]["values"][0]["slo"] == "SLO"
 
 
+@pytest.mark.parametrize(("slo", "side"), [(50.0, "left"), (1e4, "right")])
+def test_the_name_of_the_slo_stays_inside(slo: float, side: str) -> None:
+    report = pareto_report("m", model("llama-3.1-8b"), [catalog().system("hgx-h100")], [precision()], 4096, None, slo)
+    assert pareto_chart([report])["layer"][-1]["mark"]["align"] == side
+
+
 def test_a_stack_fills_the_chip(specs: dict[str, dict[str, Any]]) -> None:
     bars = specs["memory"]["layer"][0]["data"]["values"]
     assert sum(row["bytes"] for row in bars) == pytest.approx(80e9)

@@ -34,7 +34,10 @@ def pareto_chart(reports: Sequence[ParetoReport], title: str | None = None) -> d
     if first.slo_tokens_per_s is not None:
         line: Rows = [{"interactivity_tokens_per_s": first.slo_tokens_per_s, "slo": "SLO"}]
         layers.append(layer(line, {"type": "rule", "color": LIMIT, "strokeDash": [6, 4], "size": 2}, x=x))
-        text = {"type": "text", "color": LIMIT, "align": "left", "dx": 5, "y": 8}
+        # Beyond all points the line may stand at the edge: its name stays inside.
+        is_beyond = all(row["interactivity_tokens_per_s"] < first.slo_tokens_per_s for row in rows)
+        side = {"align": "right", "dx": -5} if is_beyond else {"align": "left", "dx": 5}
+        text = {"type": "text", "color": LIMIT, "y": 8, **side}
         layers.append(layer(line, text, x=x, text={"field": "slo"}))
     asked = f"decode at {first.context_tokens:,} tokens"
     if first.prompt_tokens is not None:
