@@ -130,6 +130,13 @@ def test_a_step_stands_below_the_longest_input(tmp_path: Path) -> None:
         load_catalog([tmp_path])
 
 
+def test_a_level_is_read_or_multiplies(tmp_path: Path) -> None:
+    header = "item,figure,value,unit,status,source,date,note"
+    (tmp_path / "energy.csv").write_text(f"{header}\nhbm2,multiply_j_per_flop,1,pJ/FLOP,measured,mine,2026,\n")
+    with pytest.raises(CatalogError, match=r"energy\.csv, hbm2: one of read_j_per_byte, multiply_j_per_flop"):
+        load_catalog([tmp_path])
+
+
 def test_what_is_quoted_from_memory_or_assumed_says_so() -> None:
     catalog = load_catalog()
     figures = [*catalog.energy.values(), *(f for tier in catalog.tiers.values() for f in tier.figures.values())]
