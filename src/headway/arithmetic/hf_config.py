@@ -44,7 +44,7 @@ _OWN = (
 )
 FAMILIES = (*_OWN, *KIN)
 _NESTED = ("text_config", "llm_config", "language_config")
-_NOT_MODELLED = ("hidden_size_per_layer_input", "num_kv_shared_layers", "use_double_wide_mlp", "use_cla", "use_mla")
+_NOT_MODELLED = ("hidden_size_per_layer_input", "num_kv_shared_layers", "use_double_wide_mlp", "use_cla")
 """Keys that change the layers in a way that no shape here describes, unless they are 0 or false."""
 
 
