@@ -1,9 +1,10 @@
 """Documents whose numbers come from running the commands that they show: `python docs/build.py --help`.
 
-A fenced block that begins with `$ headway …` is that command and its output. A comment `<!-- answer headway …`, a line
-break, a text, `-->` makes the paragraph after it: `{key:unit}` in the text stands for a value of the command's --json.
-Keys go down by dots (`tiers.0.load_s`). The unit B shows bytes, % a share; a format as of Python's numbers is followed;
-any other unit gets SI prefixes.
+A fenced block that begins with `$ headway …` is that command and its output, one with `$ cat FILE` that file. A comment
+`<!-- answer headway …`, a line break, a text, `-->` makes the paragraph after it: `{key:unit}` in the text stands for a
+value of the command's --json. Keys go down by dots (`tiers.0.load_s`). The unit B shows bytes, % a share; a format as
+of Python's numbers is followed; any other unit gets SI prefixes. `<!-- chart headway … --chart FILE -->` draws FILE.
+Commands run in the page's folder.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import re
 import shlex
 import sys
+from contextlib import chdir
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,28 +26,39 @@ from headway.cli.si import si, size
 
 DOCS = Path(__file__).parent
 PAGES = sorted((DOCS / "plan").glob("*.md"))
-_BLOCK = re.compile(r"(```console\n\$ (headway [^\n]*)\n).*?(```)", re.DOTALL)
+_BLOCK = re.compile(r"(```console\n\$ ((?:headway|cat) [^\n]*)\n).*?(```)", re.DOTALL)
 _ANSWER = re.compile(r"(<!-- answer (headway [^\n]*)\n(.*?) -->\n)(?:[^\n]+\n)*", re.DOTALL)
+_CHART = re.compile(r"<!-- chart (headway [^\n]*) -->")
 _FIELD = re.compile(r"\{([\w.]+)(?::([^}]*))?\}")
 
 
-def built(text: str) -> str:
+def built(text: str, folder: Path = DOCS / "plan") -> str:
     """The page with every output and answer as the commands give them now."""
-    text = _BLOCK.sub(lambda match: f"{match[1]}{_run(match[2])}{match[3]}", text)
-    return _ANSWER.sub(lambda match: f"{match[1]}{_filled(match[3], match[2])}\n", text)
+    text = _BLOCK.sub(lambda match: f"{match[1]}{_run(match[2], folder)}{match[3]}", text)
+    return _ANSWER.sub(lambda match: f"{match[1]}{_filled(match[3], match[2], folder)}\n", text)
+
+
+def drawn(text: str, folder: Path) -> None:
+    """Every chart of the page. How letters are spaced in one is the machine's, so none is compared."""
+    for match in _CHART.finditer(text):
+        _run(match[1], folder)
 
 
 @cache
-def _run(command: str) -> str:
+def _run(command: str, folder: Path) -> str:
     """Raises SystemExit if the command fails: a page shows what works."""
-    result = CliRunner().invoke(headway, shlex.split(command)[1:], prog_name="headway")
+    program, *arguments = shlex.split(command)
+    if program == "cat":
+        return (folder / arguments[0]).read_text()
+    with chdir(folder):
+        result = CliRunner().invoke(headway, arguments, prog_name="headway")
     if result.exit_code:
         raise SystemExit(f"{command}: {result.output}")
     return "\n".join(line.rstrip() for line in result.stdout.splitlines()) + "\n"
 
 
-def _filled(text: str, command: str) -> str:
-    answer = json.loads(_run(f"{command} --json"))
+def _filled(text: str, command: str, folder: Path) -> str:
+    answer = json.loads(_run(f"{command} --json", folder))
     return _FIELD.sub(lambda field: _shown(_value(answer, field[1]), field[2] or ""), text)
 
 
@@ -73,11 +86,13 @@ def _shown(value: Any, unit: str) -> str:
 @click.argument("pages", metavar="[FILE]…", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--check", is_flag=True, help="Write nothing; exit with 1 if a page is stale.")
 def main(pages: tuple[Path, ...], check: bool) -> None:
-    """Run the commands that pages show, and write their outputs into them. Without FILE all of docs/plan."""
+    """Run the commands that pages show, write outputs into them and charts beside them. Without FILE: docs/plan."""
     stale = []
     for page in pages or PAGES:
         old = page.read_text()
-        new = built(old)
+        new = built(old, page.parent)
+        if not check:
+            drawn(new, page.parent)
         if new != old:
             stale.append(page.name)
             if not check:

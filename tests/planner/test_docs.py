@@ -58,3 +58,15 @@ def test_a_stale_number_is_seen(tmp_path: Path) -> None:
 def test_a_page_whose_command_fails_is_not_built() -> None:
     with pytest.raises(SystemExit, match="model 'lama' is not known"):
         BUILDER.built("```console\n$ headway plan model lama\n```\n")
+
+
+def test_files_are_shown_and_charts_drawn_in_the_pages_folder(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    chart = "headway plan kv llama-3.1-8b --chart kv.svg"
+    page.write_text(f"```console\n$ cat own.csv\nstale\n```\n\n<!-- chart {chart} -->\n![cache](kv.svg)\n")
+    (tmp_path / "own.csv").write_text("item,figure\n")
+    assert CliRunner().invoke(BUILDER.main, ["--check", str(page)]).exit_code == 1
+    assert not (tmp_path / "kv.svg").exists()
+    assert CliRunner().invoke(BUILDER.main, [str(page)]).exit_code == 0
+    assert "$ cat own.csv\nitem,figure\n```\n" in page.read_text()
+    assert (tmp_path / "kv.svg").read_text().startswith("<svg")
