@@ -289,3 +289,21 @@ def test_a_configuration_with_a_mistake_is_named(tmp_path: Path) -> None:
         result = CliRunner().invoke(plan, arguments)
         assert result.exit_code == 1
         assert result.output.startswith(f"Error: {tmp_path}: num_hidden_layers must be a positive integer, not None")
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds"),
+    [
+        ("llama-3.1-8b", {"full": (32, 2 * 8 * 128 * 2 * 10_000)}),
+        ("gemma-3-27b", {"window(1024)": (52, 2 * 16 * 128 * 2 * 1024), "full": (10, 2 * 16 * 128 * 2 * 10_000)}),
+        ("qwen3-next-80b-a3b", {"linear": (36, 2_146_304), "full": (12, 2 * 2 * 256 * 2 * 10_000)}),
+        ("deepseek-v3.2", {"latent and index": (61, (512 + 64 + 128) * 2 * 10_000)}),
+        ("glm-5.3", {"latent and index": (21, (512 + 64 + 128) * 2 * 10_000), "latent": (57, 576 * 2 * 10_000)}),
+    ],
+)
+def test_cache_by_layer_adds_up(name: str, kinds: dict[str, tuple[int, int]]) -> None:
+    report = ask("kv", name, "--context", "10000")
+    assert {row["kind"]: (row["layers"], row["kv_bytes"]) for row in report["by_layer"]} == kinds
+    assert sum(layers * size for layers, size in kinds.values()) == report["kv_bytes_per_context"]
+    text = CliRunner().invoke(plan, ["kv", name, "--context", "10000"]).output
+    assert all((f"  {layers} x {kind}  " in text) == (len(kinds) > 1) for kind, (layers, _) in kinds.items())

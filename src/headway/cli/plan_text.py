@@ -56,12 +56,13 @@ def show_kv(report: KvReport, as_json: bool) -> None:
     if as_json:
         _json(report)
         return
-    equal = report.context_where_kv_equals_weights_tokens
+    equal, mixed = report.context_where_kv_equals_weights_tokens, len(report.by_layer) > 1
     _lines(
         f"{report.model}, {report.batch} x {report.context_tokens:,} tokens, KV in {report.kv_format}",
         ("a token", size(report.kv_bytes_per_token)),
         ("a sequence, constant", size(report.kv_bytes_constant) if report.kv_bytes_constant else "nothing"),
         ("a context", size(report.kv_bytes_per_context)),
+        *(((f"  {x.layers} x {x.kind}", f"{size(x.kv_bytes)} each") for x in report.by_layer) if mixed else ()),
         ("the batch", size(report.kv_bytes)),
         (f"weights in {report.weight_format}", size(report.weight_bytes)),
         ("KV equals weights at", f"{equal:,} tokens" if equal else "no length"),

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 
-from headway.arithmetic.cache import kv_bytes, kv_bytes_constant, kv_bytes_per_token
+import numpy as np
+
+from headway.arithmetic.cache import kv_bytes, kv_bytes_constant, kv_bytes_per_layer, kv_bytes_per_token
 from headway.arithmetic.formats import Precision
 from headway.arithmetic.parallelism import weight_bytes
 from headway.arithmetic.shape import ModelShape
 from headway.catalog import Chip
+from headway.planner.model import attention_kind
 from headway.roofline.capacity import chips_for_bytes, length_where_kv_reaches
 
 FORMULAS = (
@@ -25,6 +29,15 @@ ASSUMPTIONS = (
 
 
 @dataclass(frozen=True, slots=True)
+class LayerCache:
+    """What each of `layers` alike keeps of one context."""
+
+    kind: str
+    layers: int
+    kv_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class KvReport:
     model: str
     kv_format: str
@@ -36,6 +49,8 @@ class KvReport:
     kv_bytes_per_context: int
     kv_bytes: int
     """Of the batch."""
+    by_layer: tuple[LayerCache, ...]
+    """Those that keep something."""
     weight_bytes: int
     context_where_kv_equals_weights_tokens: int | None
     chip: str
@@ -62,6 +77,7 @@ def kv_report(name: str, model: ModelShape, precision: Precision, chip: Chip, co
         kv_bytes_constant=kv_bytes_constant(model, precision),
         kv_bytes_per_context=one,
         kv_bytes=batch * one,
+        by_layer=_by_layer(model, context, precision),
         weight_bytes=weights,
         context_where_kv_equals_weights_tokens=length_where_kv_reaches(model, weights, precision),
         chip=chip.name,
@@ -71,3 +87,10 @@ def kv_report(name: str, model: ModelShape, precision: Precision, chip: Chip, co
         whole_chips_for_kv=math.ceil(for_kv),
         whole_chips_for_kv_and_weights=math.ceil(for_both),
     )
+
+
+def _by_layer(model: ModelShape, context: int, precision: Precision) -> tuple[LayerCache, ...]:
+    sizes = kv_bytes_per_layer(model, np.array(context, np.int64), precision).tolist()
+    kinds = (attention_kind(layer.attention) for layer in model.layers)
+    found = Counter(zip(kinds, sizes, strict=True))
+    return tuple(LayerCache(kind, layers, size) for (kind, size), layers in found.items() if size)

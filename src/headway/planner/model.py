@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from headway.arithmetic.cache import kv_bytes_constant, kv_bytes_per_token
 from headway.arithmetic.formats import Precision
+from headway.arithmetic.layers import Attention
 from headway.arithmetic.parallelism import weight_bytes
 from headway.arithmetic.parameters import Parameters, parameters
 from headway.arithmetic.shape import ModelShape
@@ -81,10 +82,16 @@ def model_report(name: str, model: ModelShape, precision: Precision, published: 
 
 def _kind(model: ModelShape, index: int) -> str:
     layer = model.layers[index]
-    attention = layer.attention.kind + (f"({layer.attention.window})" if layer.attention.window else "")
     f = layer.feed_forward
     ffn = f"{f.experts.active} of {f.experts.total} experts" if f.experts else "dense" if f.inner else "none"
-    return f"{attention} + {ffn}"
+    return f"{attention_kind(layer.attention)} + {ffn}"
+
+
+def attention_kind(attention: Attention) -> str:
+    """With the tokens of a window or of a compressed entry, and whether it keeps keys of an index."""
+    tokens = attention.compress or attention.window
+    index = " and index" if attention.sparse and attention.sparse.index_heads else ""
+    return attention.kind + (f"({tokens})" if tokens else "") + index
 
 
 def _gap(counted: int, published: float | None) -> float | None:
