@@ -114,6 +114,9 @@ def test_bytes_are_those_of_published_checkpoints(name: str, section: object, pu
         groups({"num_bits": 4, "type": "float", "group_size": 7}),
         groups(FP8, {}),
         {"config_groups": {"group_0": None}},
+        groups(FP4, ignore=["re:(unclosed"]),
+        groups(FP4, ignore=[r"re:(\w+\.?)+!"]),
+        groups(FP4, ignore=["re:" + ".*" * 20 + "!"]),
     ],
 )
 def test_what_is_not_known_is_no_format(section: object) -> None:
@@ -121,6 +124,14 @@ def test_what_is_not_known_is_no_format(section: object) -> None:
     shape = shape_from_config(config)
     assert stored(config, shape) is None
     assert chosen_precision(config, shape, None, "fp8", None).named == "bf16"
+
+
+@pytest.mark.parametrize("key", ["text_config", "llm_config"])
+def test_a_quantised_text_model_of_a_larger_file(key: str) -> None:
+    config = {"model_type": "larger", key: config_of(LLAMA_8B, GPTQ)}
+    found = stored(config, shape_from_config(config))
+    assert found is not None
+    assert found.weights == "int4"
 
 
 JSON_VALUES = st.recursive(

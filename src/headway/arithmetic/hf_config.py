@@ -8,7 +8,7 @@ from typing import Any
 from headway.arithmetic.hf_attention import absent, attention
 from headway.arithmetic.hf_defaults import with_defaults
 from headway.arithmetic.hf_feed_forward import block_feed_forward, feed_forward
-from headway.arithmetic.hf_keys import Config, count, flag, number, positive, section
+from headway.arithmetic.hf_keys import Config, count, flag, number, positive, section, text_section
 from headway.arithmetic.hf_kin import KIN, in_words_of_kin
 from headway.arithmetic.hf_layer_types import layer_types
 from headway.arithmetic.shape import Layer, ModelShape, ShapeError
@@ -43,7 +43,6 @@ _OWN = (
     "nemotron_h",
 )
 FAMILIES = (*_OWN, *KIN)
-_NESTED = ("text_config", "llm_config", "language_config")
 _NOT_MODELLED = ("hidden_size_per_layer_input", "num_kv_shared_layers", "use_double_wide_mlp", "use_cla")
 """Keys that change the layers in a way that no shape here describes, unless they are 0 or false."""
 
@@ -53,7 +52,7 @@ def shape_from_config(config: Mapping[str, Any]) -> ModelShape:
 
     Raises ShapeError, naming the key, when the config lacks one or asks for what is not supported.
     """
-    nested = _text_section(config)
+    nested = text_section(config)
     text: Config = {**config, **nested}
     named = text.get("model_type")
     if named not in FAMILIES:
@@ -73,12 +72,6 @@ def shape_from_config(config: Mapping[str, Any]) -> ModelShape:
         norm_eps=number(text, "rms_norm_eps", number(text, "layer_norm_epsilon", 1e-6)),
         max_context=count(text, "max_position_embeddings", "model_max_length") or None,
     )
-
-
-def _text_section(config: Mapping[str, Any]) -> Config:
-    """That of the text model; empty where the whole file is."""
-    inner = section(config, "thinker_config") or config
-    return next((found for key in _NESTED if (found := section(inner, key))), {})
 
 
 def _of_layer(config: Config, index: int, own: Mapping[int, Config]) -> Config:

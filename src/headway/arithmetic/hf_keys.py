@@ -10,6 +10,7 @@ from headway.arithmetic.layers import ShapeError
 Config = Mapping[str, Any]
 MAX_COUNT = 1_000_000_000
 MAX_NUMBER = 1e15
+_TEXT_MODEL = ("text_config", "llm_config", "language_config")
 
 
 def positive(config: Config, *keys: str) -> int:
@@ -54,6 +55,12 @@ def section(config: Config, key: str) -> Config:
     if not isinstance(value, Mapping):
         raise ShapeError(f"{key} must be an object, not {value!r}")
     return value
+
+
+def text_section(config: Config) -> Config:
+    """That of the text model, where a file describes several; empty where the whole file is."""
+    inner = section(config, "thinker_config") or config
+    return next((found for key in _TEXT_MODEL if (found := section(inner, key))), {})
 
 
 def entries(config: Config, key: str) -> list[Any]:

@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from headway.arithmetic.formats import Precision, precision
-from headway.arithmetic.hf_keys import Config
+from headway.arithmetic.hf_keys import Config, text_section
 from headway.arithmetic.matrices import Part
 from headway.arithmetic.parameters import parameters
 from headway.arithmetic.shape import ModelShape
@@ -46,7 +46,10 @@ _MODELOPT = {
     "W4A8_AWQ": "int4",
     "W8A8_SQ_PER_CHANNEL": "int8",
 }
-_LONGEST_PATTERN = 200
+_REPEATED = re.compile(r"[*+?{]")
+_REPEATED_GROUP = re.compile(r"\)[*+?{]")
+_MOST_REPEATED = 4
+"""More, or groups repeated, may take for ever on a name that does not match."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +65,8 @@ class Stored:
 
 def quantised(config: Mapping[str, Any]) -> Config:
     """The section about it, of the text model where there are several; empty where there is none."""
-    for place in (config, config.get("text_config")):
-        if isinstance(place, Mapping) and isinstance(found := place.get("quantization_config"), Mapping) and found:
+    for place in (config, text_section(config)):
+        if isinstance(found := place.get("quantization_config"), Mapping) and found:
             return found
     return {}
 
@@ -72,7 +75,8 @@ def stored(config: Mapping[str, Any], model: ModelShape) -> Stored | None:
     """None: the file says nothing of it, or nothing that is known here."""
     section = quantised(config)
     schemes = _schemes(section, model)
-    if not schemes:
+    patterns = [*_left_out(section), *(target for targets, _ in schemes for target in targets)]
+    if not schemes or not all(map(_is_readable, patterns)):
         return None
     counted = parameters(model)
     sizes: dict[Part, int] = {
@@ -102,7 +106,7 @@ def chosen_precision(
     return precision(weights, kv, experts)
 
 
-def _schemes(section: Config, model: ModelShape) -> list[tuple[list[Any], str]]:
+def _schemes(section: Config, model: ModelShape) -> list[tuple[list[str], str]]:
     """(targets, format) in the order in which they are tried; empty where one is not known here."""
     groups = section.get("config_groups")
     if isinstance(groups, Mapping) and groups:
@@ -112,19 +116,18 @@ def _schemes(section: Config, model: ModelShape) -> list[tuple[list[Any], str]]:
     return [(targets, name) for targets, name in found if name] if all(name for _, name in found) else []
 
 
-def _of_part(part: Part, section: Config, schemes: list[tuple[list[Any], str]], model: ModelShape) -> str:
+def _of_part(part: Part, section: Config, schemes: list[tuple[list[str], str]], model: ModelShape) -> str:
     """As in most of three layers, since files may name every layer that they leave out."""
     layers = len(model.layers)
     found = [_of_module(part, index, section, schemes) for index in (layers // 4, layers // 2, 3 * layers // 4)]
     return max(found, key=found.count)
 
 
-def _of_module(part: Part, index: int, section: Config, schemes: list[tuple[list[Any], str]]) -> str:
+def _of_module(part: Part, index: int, section: Config, schemes: list[tuple[list[str], str]]) -> str:
     if section.get("quant_method") == "mxfp4" and part != "experts":
         return UNQUANTISED
     names = [f"{root}.{index}.{module}" for root in _ROOTS for module in _MODULES[part]]
-    left_out = [pattern for key in _LEFT_OUT for pattern in _patterns(section, key)]
-    if any(_matches(pattern, name) for pattern in left_out for name in names):
+    if any(_matches(pattern, name) for pattern in _left_out(section) for name in names):
         return UNQUANTISED
     for targets, number_format in schemes:
         if any(_is_class(target) or _matches(target, name) for target in targets for name in names):
@@ -132,9 +135,23 @@ def _of_module(part: Part, index: int, section: Config, schemes: list[tuple[list
     return UNQUANTISED
 
 
-def _patterns(section: Any, key: str) -> list[Any]:
+def _left_out(section: Config) -> list[str]:
+    return [pattern for key in _LEFT_OUT for pattern in _patterns(section, key)]
+
+
+def _patterns(section: Any, key: str) -> list[str]:
     value = section.get(key) if isinstance(section, Mapping) else None
     return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
+
+
+def _is_readable(pattern: str) -> bool:
+    if not pattern.startswith("re:"):
+        return True
+    try:
+        re.compile(pattern)
+    except (re.error, RecursionError, OverflowError):
+        return False
+    return not _REPEATED_GROUP.search(pattern) and len(_REPEATED.findall(pattern)) <= _MOST_REPEATED
 
 
 def _is_class(target: str) -> bool:
@@ -143,10 +160,7 @@ def _is_class(target: str) -> bool:
 
 def _matches(pattern: str, name: str) -> bool:
     if pattern.startswith("re:"):
-        try:
-            return len(pattern) < _LONGEST_PATTERN and re.match(pattern[3:], name) is not None
-        except re.error:
-            return False
+        return re.match(pattern[3:], name) is not None
     if "*" in pattern:
         return fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*")
     return f".{pattern}." in f".{name}."
