@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.arithmetic.cache import kv_bytes
@@ -282,11 +281,19 @@ def test_sides_that_do_not_fit() -> None:
         afd_report(alone, catalog().system("hgx-b200"), 1, 1, 1, 1024)
 
 
-def test_mixing_prompts_in_adds_their_work() -> None:
-    from headway.planner.disaggregation import chunk_shape
-
-    where = deployed()
-    chunk = chunk_shape(where, np.array([1, 32, 4096]), _split())
-    # Of 511 steps each: 16.03, 513.004 and 65,664.3 tokens, of 0.002, 0.06 and 8.02 prompts.
-    assert chunk.tokens.tolist() == [17, 514, 9 * 7297]
-    assert chunk.sequences.tolist() == [1, 1, 9]
+@given(
+    st.sampled_from(["llama-3.1-8b", "qwen3-30b-a3b"]),
+    st.sampled_from([{"tensor": 8}, {"data": 8}, {"tensor": 2, "pipeline": 2, "data": 2}]),
+    st.integers(1, 20_000),
+    st.integers(2, 2000),
+    st.floats(0.3, 1),
+)
+@settings(max_examples=30, deadline=None)
+def test_turns_are_the_worst_for_one_pool_and_mixing_the_best(
+    name: str, cut: dict[str, int], prompt: int, output: int, mfu: float
+) -> None:
+    where = deployed(name, mfu=mfu, **cut)
+    for point in disaggregation_report(where, where, Workload(prompt, 0, output, 1), [1.0, 30.0, 100.0]).points:
+        split, mixed = point.split_tokens_per_s_per_chip or 0, point.mixed_tokens_per_s_per_chip or 0
+        turns = point.in_turns_tokens_per_s_per_chip or 0
+        assert turns <= min(split, mixed) * (1 + 1e-9)

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headway.arithmetic.attends import spans
 from headway.arithmetic.cache import kv_bytes
 from headway.arithmetic.experts import FloatArray
 from headway.arithmetic.parallelism import kv_bytes_per_chip
 from headway.arithmetic.shape import ShapeError
 from headway.arithmetic.spans import Ints
-from headway.arithmetic.step_shape import StepShape, prefill
 from headway.planner.crossing import first_crossing
 from headway.planner.deployment import FLOOR, Deployment
 from headway.planner.price import Workload
@@ -25,7 +23,8 @@ FORMULAS = (
     "seen, layer by layer = latency + max(the last layer's part, KV / link - the prefill of the layers before it)",
     "prefill chips for each decode chip = chip-seconds of a prompt / chip-seconds of its decode steps",
     "decode steps of a request = output - 1: its prompt's step draws the first token",
-    "mixed: each step carries its decodes and batch x new tokens / (output - 1) of prompts (chunked prefill)",
+    "mixed: step = max(compute, memory, network), each that of its decodes + batch / (output - 1) of a prompt's "
+    "(chunked prefill); weights are read once for both",
     "in turns: time between tokens = step + batch x prompt's time / groups and stages / (output - 1) (prompts in steps "
     "of their own)",
     "tokens/s a chip = batch x output / (output - 1) / step / chips; split: decode chips and the prefill chips that "
@@ -117,22 +116,17 @@ def disaggregation_report(
 def _point(prefills: Deployment, decodes: Deployment, work: Workload, speed: float) -> SplitPoint:
     middle = work.middle
     most = decodes.memory(middle, 1).max_batch
-    chips = decodes.cut.chips
+    chips, prompt = decodes.cut.chips, decodes.prompt(work.new, work.cached)
 
     def alone_s(batch: Ints) -> FloatArray:
         return decodes.floor(decodes.decode_shape(batch, middle)).step_s
 
     def mixed_s(batch: Ints) -> FloatArray:
-        rows, chunks = decodes.decode_shape(batch, middle), chunk_shape(decodes, batch, work)
-        both = decodes.floor(rows + chunks)
-        # Kernels choose how to compute latent attention for rows and chunks apart, so their FLOPs add.
-        compute_s = decodes.floor(rows).compute_s + decodes.floor(chunks).compute_s
-        return np.asarray(np.maximum(np.maximum(both.memory_s, both.network_s), compute_s))
-
-    each_s = decodes.prompt(work.new, work.cached).each_s
+        busy_s = decodes.floor(decodes.decode_shape(batch, middle)).busy_s
+        return np.asarray(np.max(busy_s + batch / (work.output - 1) * prompt.busy_s[:, None], axis=0))
 
     def in_turns_s(batch: Ints) -> FloatArray:
-        return np.asarray(alone_s(batch) + batch * each_s / (work.output - 1))
+        return np.asarray(alone_s(batch) + batch / (work.output - 1) * prompt.each_s)
 
     def rate(step_s: StepSeconds, batch: int | None) -> float | None:
         """Tokens/s of each chip that decodes, those that prompts draw counted."""
@@ -166,15 +160,6 @@ def _pays(split: float | None, mixed: float | None, in_turns: float | None) -> s
     if split is None or split <= (in_turns or 0.0):
         return "no"
     return "yes" if split > (mixed or 0.0) else "against in turns"
-
-
-def chunk_shape(where: Deployment, batch: Ints, work: Workload) -> StepShape:
-    """The parts of prompts that each step must carry so that the batch stays full, from the middle of each."""
-    sequences, new = -(-batch // np.minimum(where.cut.pipeline, batch)), work.new
-    chunk = -(-sequences * new // (work.output - 1))
-    prompts = -(-chunk // new)
-    tokens = -(-chunk // prompts)
-    return prefill(spans(where.model), tokens, work.cached + (new - tokens) // 2, prompts)
 
 
 def _largest(step_s: StepSeconds, speed: float, most: int) -> int | None:
