@@ -202,3 +202,15 @@ def test_a_fit_without_its_error_is_refused(tmp_path: Path) -> None:
     (tmp_path / "calibration.csv").write_text(f"item,figure,value,unit,status,source,date,note\n{row}\n")
     with pytest.raises(CatalogError, match="calibration mine/own: median_error is missing"):
         load_catalog([tmp_path])
+
+
+def test_a_fit_of_ones_own_keeps_nothing_of_the_one_it_replaces(tmp_path: Path) -> None:
+    """Not its error held out, nor its interval: they were another fit's."""
+    figures = [("median_error", "0.1", "fraction"), ("mean_error", "0.2", "fraction"), ("points", "2", "rows")]
+    rows = [f"H100-SXM/vllm,{name},{value},{unit},measured,us,2026-11," for name, value, unit in figures]
+    for count in (3, 2):
+        text = "\n".join(["item,figure,value,unit,status,source,date,note", *rows[:count]])
+        (tmp_path / "calibration.csv").write_text(f"{text}\n")
+        fitted = load_catalog([tmp_path]).calibrations["h100-sxm/vllm"]
+        assert fitted["mean_error"].value == 0.2
+        assert ("held_out_median_error" in fitted) is (count == 2)

@@ -59,7 +59,8 @@ SCHEMA: Schema = {
     "ttft_held_out_median_error": units.RATIO,
     "ttft_interval_ratio": units.RATIO,
 }
-_ERROR = ("median_error", "mean_error", "points")
+ERROR = ("median_error", "mean_error", "points")
+"""What a fit must state. Rows that state all of it are a fit of their own, not figures of the one that they overlay."""
 ANY = "any"
 """As the chip or the engine of a calibration: what all that were measured share."""
 
@@ -68,7 +69,7 @@ def calibrations(items: Mapping[str, Item]) -> dict[str, dict[str, Figure]]:
     """By `chip/engine`. Raises CatalogError for a fit that does not state its error and how many points it saw."""
     found = {name: figures(item) for name, item in items.items()}
     for name, fitted in found.items():
-        missing = [key for key in _ERROR if key not in fitted]
+        missing = [key for key in ERROR if key not in fitted]
         if missing:
             raise CatalogError(f"calibration {name}: {missing[0]} is missing")
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib.resources import files
@@ -119,8 +119,8 @@ def read_config(file: Traversable) -> dict[str, Any]:
 
 
 def load_catalog(overlays: Iterable[Path] = ()) -> Catalog:
-    """Later directories win, figure by figure; names are told apart as the finders do. Each holds some of TABLES and
-    models/*.json. Raises CatalogError, with file and line, for anything wrong in them.
+    """Later directories win, figure by figure, fits as a whole; names are told apart as the finders do. Each holds some
+    of TABLES and models/*.json. Raises CatalogError, with file and line, for anything wrong in them.
     """
     places: list[Traversable] = [files("headway.catalog") / "data"]
     for overlay in overlays:
@@ -166,19 +166,24 @@ def _loaded(places: list[Traversable]) -> Catalog:
         prices=prices,
         published=published,
         energy=energy_table.energies(_items(places, "energy.csv", energy_table.SCHEMA)),
-        calibrations=calibration_table.calibrations(_items(places, "calibration.csv", calibration_table.SCHEMA)),
+        calibrations=calibration_table.calibrations(
+            _items(places, "calibration.csv", calibration_table.SCHEMA, calibration_table.ERROR)
+        ),
         tiers={name: tier(name, item) for name, item in _items(places, "tiers.csv", tiers_table.SCHEMA).items()},
         configs=dict(sorted(configs.items())),
     )
 
 
-def _items(places: list[Traversable], name: str, schema: Schema) -> dict[str, Item]:
+def _items(places: list[Traversable], name: str, schema: Schema, whole: Collection[str] = ()) -> dict[str, Item]:
+    """Figure by figure; one that has all those of `whole` takes the place of the item that it is called like."""
     merged: dict[str, Item] = {}
     for place in places:
         if (file := place / name).is_file():
             own = {folded(known): known for known in merged}
             for item, values in read_items(file, schema).items():
-                merged.setdefault(own.get(folded(item), item), {}).update(values)
+                known = own.get(folded(item), item)
+                kept = {} if whole and values.keys() >= set(whole) else merged.get(known, {})
+                merged[known] = {**kept, **values}
     return merged
 
 
