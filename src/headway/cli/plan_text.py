@@ -83,7 +83,11 @@ def show_roofline(report: RooflineReport, engine: str, as_json: bool) -> None:
         ("ridge", f"{report.ridge_flops_per_byte:.4g} FLOP/B"),
         ("weights a chip", size(memory.weights_bytes)),
         ("KV a chip", size(memory.kv_bytes)),
-        ("fits", f"{'yes' if report.fits else 'NO'}: {size(memory.usable_bytes)} usable, at most {memory.max_batch}"),
+        (
+            "fits",
+            f"{'yes' if report.fits else 'NO'}: {size(memory.usable_bytes)} usable, for at most {memory.max_batch:,} "
+            f"sequences of {report.context_tokens:,} tokens",
+        ),
     )
     _step(
         f"decode: {report.batch} sequence{'' if report.batch == 1 else 's'} of {report.context_tokens:,} tokens",
