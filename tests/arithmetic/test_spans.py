@@ -73,6 +73,24 @@ def test_a_shared_prefix_is_read_once(span: Span, shared: int, tails: list[tuple
     assert step.pairs[0] == rows((span,), start, count).total().pairs[0]
 
 
+@given(
+    spans,
+    st.integers(0, 12),
+    st.integers(1, 9),
+    st.integers(1, 4),
+    st.integers(1, 4),
+)
+@settings(deadline=None)
+def test_sequences_alike_share_within_their_groups(span: Span, shared: int, more: int, each: int, groups: int) -> None:
+    whole = decode((span,), each * groups, shared + more, shared, groups)
+    start = np.full(each, shared + more - 1)
+    assert whole.reads[0] == groups * sharing((span,), start, 1, shared).reads[0]
+    assert whole.pairs[0] == decode((span,), each * groups, shared + more).pairs[0]
+    if shared:
+        with pytest.raises(ValueError, match="longer than what all have in common"):
+            decode((span,), 2, shared, shared)
+
+
 def test_shapes_add_and_multiply() -> None:
     both = (Span(), Span(window=4))
     batch = decode(both, 3, np.array([10, 100]))

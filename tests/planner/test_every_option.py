@@ -75,6 +75,7 @@ VALUES = {
     "--input-over-output": "1",
     "--training-mfu": "0.1",
     "--serving-mfu": "0.1",
+    "--shared": "99",
 }
 ELSEWHERE = {"--json", "--chart", "--title", "--beside", "--catalog", "--input-usd", "--cached-usd", "--output-usd"}
 """Other tests': they go together, or change no answer but where it is shown."""

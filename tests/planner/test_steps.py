@@ -209,3 +209,15 @@ def test_each_pass_of_a_pipeline_reads_the_weights() -> None:
     one, two = (energy_report(flat, catalog().energy, batch, 4096).steps[0] for batch in (1, 2))
     assert five.reading_j == pytest.approx(2 * two.reading_j + one.reading_j)
     assert five.multiplying_j == pytest.approx(2 * two.multiplying_j + one.multiplying_j)
+
+
+def test_a_shared_start_is_read_and_kept_once() -> None:
+    """32 x 40,000 tokens of Llama 3.1 8B, 30,000 of them in common: 131,072 bytes a token."""
+    where = deployed("llama-3.1-8b", "hgx-h200", weights="bf16", tensor=1)
+    (alone,) = decode_report(where, [32], [40_000]).points
+    (shared,) = decode_report(where, [32], [40_000], 30_000).points
+    assert alone.step_s - shared.step_s == pytest.approx(31 * 30_000 * 131_072 / 4.8e12)
+    assert (alone.fits, shared.fits) == (False, True)
+    assert decode_report(where, [32], [40_000], 30_000).would_fit == "all fit"
+    with pytest.raises(ShapeError, match=r"--shared 40,000 must be less than each --context, and 40,000 is not more"):
+        decode_report(where, [32], [40_000, 50_000], 40_000)

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway.arithmetic.cache import kv_bytes
+from headway.arithmetic.cache import kv_bytes, kv_bytes_per_token
 from headway.arithmetic.formats import Precision, precision
-from headway.arithmetic.parallelism import Parallelism
-from headway.roofline import memory_plan
+from headway.arithmetic.parallelism import Parallelism, kv_bytes_per_chip
+from headway.roofline import MemoryPlan, memory_plan
 from headway.roofline.capacity import chips_for_bytes, length_where_kv_reaches
 from tests.arithmetic.models import catalog, model
 
@@ -26,14 +26,42 @@ def test_llama_70b_needs_two_h100() -> None:
     assert not fp8.fits  # 72.6 GB of 72 usable.
 
 
-@given(st.sampled_from([1, 2, 4, 8]), st.sampled_from([1, 2, 4]), st.integers(1, 100_000))
-@settings(max_examples=40, deadline=None)
-def test_the_largest_batch_fits_and_one_more_a_group_does_not(tensor: int, data: int, length: int) -> None:
-    shape, chip, cut = model("llama-3.1-8b"), catalog().chip("h100-sxm"), Parallelism(tensor=tensor, data=data)
-    most = memory_plan(shape, chip, length, 1, Precision(), cut).max_batch
+@given(
+    st.sampled_from(["llama-3.1-8b", "gpt-oss-20b"]),
+    st.sampled_from([1, 2, 4, 8]),
+    st.sampled_from([1, 2, 4]),
+    st.integers(1, 100_000),
+    st.floats(0, 1),
+)
+@settings(max_examples=60, deadline=None)
+def test_the_largest_batch_fits_and_one_more_a_group_does_not(
+    name: str, tensor: int, data: int, length: int, part: float
+) -> None:
+    shape, chip, cut = model(name), catalog().chip("h100-sxm"), Parallelism(tensor=tensor, data=data)
+    shared = int(part * (length - 1))
+
+    def plan(batch: int) -> MemoryPlan:
+        return memory_plan(shape, chip, length, batch, Precision(), cut, shared=shared)
+
+    most = plan(1).max_batch
+    assert most >= memory_plan(shape, chip, length, 1, Precision(), cut).max_batch
     if most:
-        assert memory_plan(shape, chip, length, most, Precision(), cut).fits
-    assert not memory_plan(shape, chip, length, most + data, Precision(), cut).fits
+        assert plan(most).fits
+    assert not plan(most + data).fits
+
+
+@pytest.mark.parametrize("name", ["llama-3.1-8b", "gemma-3-27b", "qwen3-next-80b-a3b", "deepseek-v4-flash"])
+def test_what_sequences_have_in_common_is_kept_once_by_each_group(name: str) -> None:
+    """Windows keep none of it once they are past it, and a state is each sequence's own."""
+    shape = model(name)
+
+    def held(batch: int, shared: int = 0) -> float:
+        return kv_bytes_per_chip(shape, 40_000, batch, Precision(), Parallelism(data=2), shared)
+
+    in_common = kv_bytes_per_token(shape, Precision()) * 20_480
+    assert held(8, 20_480) == pytest.approx(4 * held(2) - 3 * in_common)
+    assert held(8) == 4 * held(2)
+    assert held(2, 20_480) == held(2)
 
 
 @given(

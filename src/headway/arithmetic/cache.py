@@ -32,6 +32,13 @@ class CacheTerm:
         entries = 1 if not self.every else (min(length, self.limit) if self.limit else length) // self.every
         return self.layers * self.format.size_bytes(entries * self.values)
 
+    def common_bytes(self, length: int, shared: int) -> int:
+        """Of those, what is of the first `shared` tokens."""
+        if not self.every:
+            return 0
+        left = max(0, length - self.limit) if self.limit else 0
+        return self.layers * self.format.size_bytes(max(0, min(shared, length) - left) // self.every * self.values)
+
     @property
     def grows(self) -> bool:
         return self.every > 0 and not self.limit

@@ -115,15 +115,21 @@ def weight_bytes_by_part(model: ModelShape, precision: Precision, parallelism: P
     return parts
 
 
-def kv_bytes_per_chip(model: ModelShape, length: int, batch: int, precision: Precision, cut: Parallelism) -> float:
-    """Of the fullest chip, for `batch` sequences of `length` tokens. KV heads beyond what there is are copied."""
+def kv_bytes_per_chip(
+    model: ModelShape, length: int, batch: int, precision: Precision, cut: Parallelism, shared: int = 0
+) -> float:
+    """Of the fullest chip, for `batch` sequences of `length` tokens, the first `shared` of which each group of them has
+    once. KV heads beyond what there is are copied.
+    """
     cut.check(model)
     sequences = -(-batch // cut.data)
     layers_bytes = 0.0
     for term in cache_terms(model, precision):
         context = cut.context if term.every else 1
-        layers_bytes += term.size_bytes(length) / kv_shards(cut.tensor, term.kv_heads) / context
-    return layers_bytes * sequences * fullest_stage(model, cut)
+        common = term.common_bytes(length, shared)
+        held = common + sequences * (term.size_bytes(length) - common)
+        layers_bytes += held / kv_shards(cut.tensor, term.kv_heads) / context
+    return layers_bytes * fullest_stage(model, cut)
 
 
 def fullest_stage(model: ModelShape, parallelism: Parallelism) -> float:

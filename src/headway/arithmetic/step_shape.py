@@ -87,10 +87,24 @@ def rows(spans: tuple[Span, ...], start: IntLike, count: IntLike = 1, sampled: I
     )
 
 
-def decode(spans: tuple[Span, ...], batch: IntLike, context: IntLike) -> StepShape:
-    """`batch` sequences that each make one token, with `context` tokens known (the one that is fed included)."""
-    known, batch = np.broadcast_arrays(np.asarray(context, np.int64), np.asarray(batch, np.int64))
-    return rows(spans, known - 1).times(batch)
+def decode(
+    spans: tuple[Span, ...], batch: IntLike, context: IntLike, shared: IntLike = 0, groups: int = 1
+) -> StepShape:
+    """`batch` sequences that each make one token, with `context` tokens known (the one that is fed included).
+
+    The first `shared` of them are the same blocks, which each of `groups` groups of sequences reads once. Raises
+    ValueError if the fed token is one of them.
+    """
+    known, batch, shared = np.broadcast_arrays(*(np.asarray(x, np.int64) for x in (context, batch, shared)))
+    start = known - 1
+    step = rows(spans, start).times(batch)
+    if not shared.any():
+        return step
+    if (start < shared).any():
+        raise ValueError("every sequence must be longer than what all have in common")
+    again = np.maximum(0, batch - np.minimum(batch, groups))
+    saved = _stack([again * _seen(span, start, shared) for span in spans], start)
+    return StepShape(spans, step.tokens, step.sequences, step.sampled, step.pairs, step.reads - saved, step.writes)
 
 
 def prefill(spans: tuple[Span, ...], tokens: IntLike, cached: IntLike = 0, batch: IntLike = 1) -> StepShape:
@@ -114,10 +128,15 @@ def sharing(spans: tuple[Span, ...], start: IntLike, count: IntLike, shared: int
 
 def _read_again(span: Span, start: Ints, shared: int) -> Ints:
     """Entries of the shared part that are read by a row although another row reads them as well."""
-    if span.topk:
-        return np.zeros(start.shape[:-1], np.int64)
-    seen = np.maximum(0, shared // span.every - span.first_visible(start))
+    seen = _seen(span, start, shared)
     return np.asarray(seen.sum(-1) - seen.max(-1, initial=0), np.int64)
+
+
+def _seen(span: Span, start: Ints, shared: int | Ints) -> Ints:
+    """Entries of the shared part that the token at `start` reads where others can read them with it."""
+    if span.topk:
+        return np.zeros_like(start)
+    return np.maximum(0, shared // span.every - span.first_visible(start))
 
 
 def _stack(arrays: list[Ints], like: Ints) -> Ints:

@@ -45,13 +45,16 @@ _BATCHES = [1, 2, 4, 8, 16, 32, 64, 128, 256]
     default=[8192],
     help="Tokens of each sequence: one number or several.",
 )
-def decode_question(batches: tuple[int, ...], contexts: tuple[int, ...], as_json: bool, **asked: Any) -> None:
+@option("--shared", type=Whole(min=0), default=0, help="Tokens at the start that all sequences have in common.")
+def decode_question(
+    batches: tuple[int, ...], contexts: tuple[int, ...], shared: int, as_json: bool, **asked: Any
+) -> None:
     """Decode time, tokens/s a user and a chip, over batch and context."""
     from headway.planner.decoding import decode_report
 
     with one_line():
         _, where = taken(asked)
-        report = decode_report(where, batches, contexts)
+        report = decode_report(where, batches, contexts, shared)
     show(report, as_json)
 
 

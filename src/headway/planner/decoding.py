@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from headway.arithmetic.layers import ShapeError
 from headway.planner.deployment import CALIBRATED, FLOOR, Deployment
 from headway.planner.uncertain import uncertain_figures
 
@@ -23,6 +24,10 @@ ASSUMPTIONS = (
     "a batch that does not fit is bound by memory capacity: its times are what they would be if it did",
     f"engine: {CALIBRATED}; empty where there is no fit",
     "power is not judged here: `plan limits` says what is known of it",
+)
+SHARED = (
+    "floor: the tokens that all have in common are kept once by each group of sequences (--data) and read once a step, "
+    "but where each sequence chooses what it reads; an engine reads them for each sequence"
 )
 
 
@@ -48,22 +53,27 @@ class DecodeReport:
     kv_format: str
     would_fit: str
     """In place of the first point that does not."""
+    shared_tokens: int
     points: tuple[DecodePoint, ...]
     uncertain: tuple[str, ...]
     formulas: tuple[str, ...] = FORMULAS
     assumptions: tuple[str, ...] = ASSUMPTIONS
 
 
-def decode_report(where: Deployment, batches: Sequence[int], contexts: Sequence[int]) -> DecodeReport:
-    """Every batch with every context."""
+def decode_report(where: Deployment, batches: Sequence[int], contexts: Sequence[int], shared: int = 0) -> DecodeReport:
+    """Every batch with every context. `shared`: tokens at the start that all have in common. Raises ShapeError if a
+    context has no others.
+    """
+    if shared and shared >= min(contexts):
+        raise ShapeError(f"--shared {shared:,} must be less than each --context, and {min(contexts):,} is not more")
     batch, context = np.array(batches, np.int64), np.array(contexts, np.int64)[:, None]
-    shape = where.decode_shape(batch, context)
-    cost, engine = where.floor(shape), where.engine(shape)
+    cost = where.floor(where.decode_shape(batch, context, shared=shared))
+    engine = where.engine(where.decode_shape(batch, context))
     floors = cost.step_s
     bounds = np.array(cost.bound).reshape(floors.shape)
     points = []
     for i, tokens in enumerate(contexts):
-        most = where.memory(tokens, 1).max_batch
+        most = where.memory(tokens, 1, shared).max_batch
         for j, size in enumerate(batches):
             engine_s = None if engine is None else float(engine.step_s[i, j])
             points.append(
@@ -85,14 +95,17 @@ def decode_report(where: Deployment, batches: Sequence[int], contexts: Sequence[
         where.cut.chips,
         where.precision.named,
         where.precision.kv.name,
-        _would_fit(where, points),
+        _would_fit(where, points, shared),
+        shared,
         tuple(points),
         uncertain_figures(where.system),
+        assumptions=(*ASSUMPTIONS, *((SHARED,) if shared else ())),
     )
 
 
-def _would_fit(where: Deployment, points: Sequence[DecodePoint]) -> str:
+def _would_fit(where: Deployment, points: Sequence[DecodePoint], shared: int) -> str:
     point = next((point for point in points if not point.fits), None)
     if point is None:
         return "all fit"
-    return f"{point.batch} x {point.context_tokens:,} tokens: {where.would_fit(point.context_tokens, point.batch)}"
+    context, batch = point.context_tokens, point.batch
+    return f"{batch} x {context:,} tokens: {where.would_fit(context, batch, shared)}"

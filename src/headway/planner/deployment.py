@@ -81,12 +81,14 @@ class Deployment:
             return None
         return calibrated_cost(self.work(shape), shape, self.system, self.fitted.coefficients, self.cut)
 
-    def decode_shape(self, batch: IntLike, context: IntLike, drafts: int = 0) -> StepShape:
-        """What one pass carries: with pipeline stages the batch is dealt out over them, a part to each pass."""
+    def decode_shape(self, batch: IntLike, context: IntLike, drafts: int = 0, shared: int = 0) -> StepShape:
+        """What one pass carries: with pipeline stages the batch is dealt out over them, a part to each pass. `shared`:
+        tokens at the start that all have in common, read once by each group; not with drafts.
+        """
         whole = np.asarray(batch, np.int64)
         part = -(-whole // np.minimum(self.cut.pipeline, whole))
         if not drafts:
-            return decode(spans(self.model), part, context)
+            return decode(spans(self.model), part, context, shared, self.cut.data)
         known = np.asarray(context, np.int64) - 1
         one = prefill(spans(self.model), drafts + 1, known)
         return StepShape(one.spans, one.tokens, one.sequences, one.tokens, one.pairs, one.reads, one.writes).times(part)
@@ -130,8 +132,8 @@ class Deployment:
         """Chip-seconds of one prompt of many."""
         return self.prompt(prompt - cached, cached).each_s * self.cut.chips
 
-    def memory(self, context: int, batch: int) -> MemoryPlan:
-        return memory_plan(self.model, self.system.chip, context, batch, self.precision, self.cut, USABLE)
+    def memory(self, context: int, batch: int, shared: int = 0) -> MemoryPlan:
+        return memory_plan(self.model, self.system.chip, context, batch, self.precision, self.cut, USABLE, shared)
 
     def check_fits(self, context: int, batch: int) -> None:
         """Raises ShapeError that says what would fit; CatalogError where a rate or link is unknown: no size helps."""
@@ -145,5 +147,5 @@ class Deployment:
             f"{self.system.chip.name} are usable: {self.would_fit(context, batch)}"
         )
 
-    def would_fit(self, context: int, batch: int) -> str:
-        return ", ".join(Fitting(self.model, self.system, self.precision, self.cut, context, batch).ways())
+    def would_fit(self, context: int, batch: int, shared: int = 0) -> str:
+        return ", ".join(Fitting(self.model, self.system, self.precision, self.cut, context, batch, shared).ways())

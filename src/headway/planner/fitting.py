@@ -28,10 +28,13 @@ class Fitting:
     cut: Parallelism
     context: int
     batch: int
+    shared: int = 0
+    """Tokens at the start that all have in common."""
 
     def plan(self) -> MemoryPlan:
         """Raises ShapeError for a cut that the model cannot have."""
-        return memory_plan(self.model, self.system.chip, self.context, self.batch, self.precision, self.cut, USABLE)
+        size, held = (self.context, self.batch), (self.precision, self.cut)
+        return memory_plan(self.model, self.system.chip, *size, *held, USABLE, self.shared)
 
     def ways(self) -> Iterator[str]:
         """Options that make it fit, as they are written on the command line; then what else may help."""

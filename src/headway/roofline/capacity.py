@@ -35,15 +35,18 @@ def memory_plan(
     precision: Precision,
     cut: Parallelism,
     usable: float = 0.9,
+    shared: int = 0,
 ) -> MemoryPlan:
-    """`usable`: share of the chip's memory that weights and cache may take."""
+    """`usable`: share of the chip's memory that weights and cache may take. `shared`: tokens at the start that every
+    sequence of a group has in common.
+    """
     weights = weight_bytes_per_chip(model, precision, cut)
-    group = kv_bytes_per_chip(model, length, 1, precision, cut)
-    room = chip.hbm_bytes * usable - weights
-    per_group = math.floor(room / group) if room > 0 and group else 0
+    one, two = (kv_bytes_per_chip(model, length, n * cut.data, precision, cut, shared) for n in (1, 2))
+    room = chip.hbm_bytes * usable - weights - (2 * one - two)
+    per_group = math.floor(room / (two - one)) if room > 0 and two > one else 0
     return MemoryPlan(
         weights,
-        kv_bytes_per_chip(model, length, batch, precision, cut),
+        kv_bytes_per_chip(model, length, batch, precision, cut, shared),
         chip.hbm_bytes * usable,
         max(0, per_group) * cut.data,
     )
