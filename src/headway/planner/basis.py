@@ -84,11 +84,11 @@ def _power(fits: Mapping[str, Calibration]) -> str:
 def error_of(chip: str, fit: Calibration) -> str:
     """How far off the fit's TPOT was, and its TTFT."""
     unseen = "" if fit.held_out_median_error is None else f", {fit.held_out_median_error:.0%} where it was held out"
-    whose = chip if fit.measured_chip else f"{chip} was never measured and is taken from its datasheet: of other chips"
+    whose = f"{chip}:" if fit.measured_chip else f"{chip} was never measured and is taken from its datasheet; of others"
     tpot = f"TPOT is off by {fit.median_error:.0%} (median of {fit.points:,}){unseen}{_within(fit.interval_ratio)}"
     if fit.ttft_held_out_median_error is None:
-        return f"{whose}: {tpot}; TTFT less sure"
-    return f"{whose}: {tpot}; TTFT by {fit.ttft_held_out_median_error:.0%} there{_within(fit.ttft_interval_ratio)}"
+        return f"{whose} {tpot}; TTFT less sure"
+    return f"{whose} {tpot}; TTFT by {fit.ttft_held_out_median_error:.0%} there{_within(fit.ttft_interval_ratio)}"
 
 
 def _within(ratio: float | None) -> str:
