@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.arithmetic.attends import spans
-from headway.arithmetic.cache import kv_bytes_per_token
+from headway.arithmetic.cache import kv_bytes_constant, kv_bytes_per_token
 from headway.arithmetic.formats import Precision
 from headway.arithmetic.hf_config import FAMILIES, shape_from_config
 from headway.arithmetic.hf_kin import KIN
+from headway.arithmetic.parameters import parameters
 from headway.arithmetic.shape import ShapeError
 from headway.arithmetic.step_shape import decode
 from headway.arithmetic.work import step_work
@@ -157,6 +158,35 @@ def test_layers_of_a_pattern_of_letters() -> None:
             shape_from_config({**LLAMA, **pattern, "sliding_window_pattern": wrong})
 
 
+def test_mimo_v2_flash_as_it_is_published() -> None:
+    """309B, 15B of them active; 9 of 48 layers are full, with 4 KV heads of 192 and 128 values."""
+    config = {
+        "model_type": "mimo_v2_flash",
+        "hidden_size": 4096,
+        "num_hidden_layers": 48,
+        "num_attention_heads": 64,
+        "num_key_value_heads": 4,
+        "swa_num_key_value_heads": 8,
+        "head_dim": 192,
+        "v_head_dim": 128,
+        "hybrid_layer_pattern": [0, 1, 1, 1, 1, *([0, 1, 1, 1, 1, 1] * 7), 0],
+        "sliding_window": 128,
+        "intermediate_size": 16_384,
+        "moe_intermediate_size": 2048,
+        "moe_layer_freq": [0, *([1] * 47)],
+        "n_routed_experts": 256,
+        "num_experts_per_tok": 8,
+        "vocab_size": 152_576,
+        "max_position_embeddings": 262_144,
+        "tie_word_embeddings": False,
+    }
+    shape = shape_from_config(config)
+    assert parameters(shape).total == pytest.approx(309e9, rel=0.01)
+    assert parameters(shape).active == pytest.approx(15e9, rel=0.05)
+    assert kv_bytes_per_token(shape, Precision()) == 9 * 4 * (192 + 128) * 2
+    assert kv_bytes_constant(shape, Precision()) == 39 * 8 * (192 + 128) * 2 * 128
+
+
 def test_null_is_not_absent() -> None:
     mistral = {**LLAMA, "model_type": "mistral", "num_attention_heads": 8, "max_position_embeddings": 8192}
     del mistral["num_key_value_heads"]
@@ -167,7 +197,7 @@ def test_null_is_not_absent() -> None:
 
 def test_a_family_is_in_the_catalog_or_compared_with_transformers() -> None:
     types = {model(name).family for name in catalog().configs}
-    assert types | set(KIN) | {"qwen2_moe", "deepseek_v2"} == set(FAMILIES)
+    assert types | set(KIN) | {"qwen2_moe", "deepseek_v2", "mimo_v2_flash"} == set(FAMILIES)
 
 
 def test_hybrids_alternate_as_their_configs_say() -> None:

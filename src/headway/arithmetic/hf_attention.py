@@ -62,6 +62,8 @@ def _grouped(config: Config, family: str, layer_type: str, index: int, rope: Rop
         if flag(config, "attention_k_eq_v"):
             kv_heads = count(config, "num_global_key_value_heads") or kv_heads
         head_dim = count(config, "global_head_dim") or _GLOBAL_HEAD_DIM
+    if family == "mimo_v2_flash" and layer_type == WINDOW:
+        kv_heads = count(config, "swa_num_key_value_heads") or 2 * kv_heads
     if heads % kv_heads:
         raise ShapeError(f"num_attention_heads {heads} is not a multiple of num_key_value_heads {kv_heads}")
     kind, window = _reach(config, layer_type)
@@ -80,7 +82,8 @@ def _grouped(config: Config, family: str, layer_type: str, index: int, rope: Rop
         wide_qk_norm=wide,
         shared_kv=global_layer and flag(config, "attention_k_eq_v"),
         output_gate=flag(config, "attn_output_gate", family in _OUTPUT_GATE),
-        sinks=family == "gpt_oss",
+        sinks=family == "gpt_oss" or (family == "mimo_v2_flash" and kind == "window"),
+        own_value_dim=count(config, "v_head_dim") if family == "mimo_v2_flash" else 0,
         sparse=_block_sparse(config, index),
     )
 

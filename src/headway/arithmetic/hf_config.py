@@ -37,6 +37,7 @@ _OWN = (
     "deepseek_v4",
     "kimi_k2",
     "kimi_linear",
+    "mimo_v2_flash",
     "minimax_m1",
     "minimax_m2",
     "minimax_m3",

@@ -59,6 +59,13 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "deepseek_v32": _DEEPSEEK,
     "deepseek_v4": {"head_dim": 512, "sliding_window": 128, "n_shared_experts": 1, "hc_mult": 4},
     "kimi_linear": {"rms_norm_eps": 1e-5},
+    "mimo_v2_flash": {
+        "head_dim": 192,
+        "v_head_dim": 128,
+        "num_key_value_heads": 4,
+        "sliding_window": 129,
+        "rms_norm_eps": 1e-5,
+    },
     "minimax_m2": {"head_dim": 128, "num_key_value_heads": 8, "rope_theta": 5e6},
     "nemotron_h": {
         "head_dim": 128,

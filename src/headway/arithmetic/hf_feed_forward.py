@@ -28,6 +28,7 @@ _ROUTED = (
     "qwen3_moe",
     "qwen3_next",
     "qwen3_5_moe_text",
+    "mimo_v2_flash",
     "minimax_m1",
     "minimax_m2",
     "minimax_m3",
@@ -101,6 +102,8 @@ def _dense(config: Config, family: str, index: int) -> bool:
     if family.startswith("qwen"):
         only_dense = index in entries(config, "mlp_only_layers")
         return only_dense or (index + 1) % (count(config, "decoder_sparse_step") or 1) != 0
+    if family == "mimo_v2_flash" and config.get("moe_layer_freq") is None:
+        return index == 0
     every = config.get("moe_layer_freq", 1)
     if isinstance(every, list):
         return index < len(every) and not every[index]

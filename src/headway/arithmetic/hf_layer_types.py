@@ -55,6 +55,8 @@ def _derived(config: Config, family: str, total: int) -> list[str]:
         return [WINDOW if (i + 1) % pattern else FULL for i in every]
     if family == "gemma4_text":
         return [WINDOW if (i + 1) % 6 else FULL for i in every]
+    if family == "mimo_v2_flash":
+        return _first_and_sixths(config, total)
     if family == "llama4_text":
         return _chunked(config, total)
     if family in ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"):
@@ -80,6 +82,14 @@ def _patterned(pattern: Any, total: int) -> list[str]:
     if not isinstance(pattern, int) or isinstance(pattern, bool) or pattern < 1:
         raise ShapeError(f"sliding_window_pattern must be a positive integer or letters L and G, not {pattern!r}")
     return [WINDOW if (i + 1) % pattern else FULL for i in range(total)]
+
+
+def _first_and_sixths(config: Config, total: int) -> list[str]:
+    """MiMo V2: full layers, unless the file marks those with a window."""
+    given = config.get("hybrid_layer_pattern")
+    if given is None:
+        return [WINDOW if i and (i + 1) % 6 else FULL for i in range(total)]
+    return [WINDOW if each else FULL for each in _list("hybrid_layer_pattern", given, total)]
 
 
 def _chunked(config: Config, total: int) -> list[str]:

@@ -105,6 +105,8 @@ class Attention:
     """Keys are the values: one tensor is projected and cached."""
     output_gate: bool = False
     sinks: bool = False
+    own_value_dim: int = 0
+    """Size of a head's values, where it is not that of its keys."""
     query_rank: int = 0
     """Rank of a two-step query projection; 0: one step."""
     output_rank: int = 0
@@ -117,7 +119,7 @@ class Attention:
 
     @property
     def value_dim(self) -> int:
-        return self.latent.value_dim if self.latent else self.head_dim
+        return self.latent.value_dim if self.latent else self.own_value_dim or self.head_dim
 
     @property
     def kv_values_per_token(self) -> int:
@@ -126,7 +128,7 @@ class Attention:
             return 0
         if self.latent:
             return self.latent.rank + self.latent.rope_dim
-        return (1 if self.shared_kv else 2) * self.num_kv_heads * self.head_dim
+        return self.num_kv_heads * (self.head_dim if self.shared_kv else self.head_dim + self.value_dim)
 
 
 @dataclass(frozen=True, slots=True)
