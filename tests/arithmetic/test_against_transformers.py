@@ -171,6 +171,7 @@ KIN_GIVES: dict[str, dict[str, Any]] = {
     "hunyuan_v1_moe": {"num_experts": 4, "moe_topk": 2, "head_dim": 16, **_TOKENS},
     "hunyuan_v1_dense": {"head_dim": 16, **_TOKENS},
     "hy_v3": _MOE,
+    "mamba2": {"num_heads": 8, "head_dim": 16, "state_size": 16, "n_groups": 2, "expand": 2},
     "minimax": {**_LOCAL, "head_dim": 16, "layer_types": ["linear_attention", "full_attention"] * 2},
     "ministral": {"sliding_window": 512, "head_dim": 16},
     "mistral4": {**_EXPERTS, **_LATENT, "num_key_value_heads": 4},
@@ -179,7 +180,7 @@ KIN_GIVES: dict[str, dict[str, Any]] = {
     "qwen3_vl_moe_text": {**_MOE, "head_dim": 16, "tie_word_embeddings": False},
     "solar_open": _EXPERTS,
 }
-LAYER_NORMS = {"nemotron", "phimoe", "starcoder2", "granitemoehybrid"}
+LAYER_NORMS = {"nemotron", "phimoe", "starcoder2", "granitemoehybrid", "mamba2"}
 """The last norm's bias, one of the head, and Mamba's own are not counted."""
 
 

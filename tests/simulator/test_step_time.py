@@ -17,7 +17,9 @@ from headway.catalog import load_catalog
 from headway.roofline import BOUNDS, Coefficients, calibrated_cost, floor_cost
 from headway.simulator.executor import Timer
 from headway.simulator.kv_memory import cache_group_blocks
+from headway.simulator.simulation import Setup, simulate
 from headway.simulator.step_time import Step, StepTime
+from tests.simulator.drive import lone
 
 CATALOG = load_catalog()
 SYSTEM = CATALOG.system("hgx-h100")
@@ -128,6 +130,13 @@ def test_windows_and_states_have_groups_of_their_own() -> None:
     assert set(blocks("gpt-oss-20b")) == {("full", 0), ("window", 128)}
     assert blocks("gpt-oss-20b")["window", 128] == 64 * (128 // 16 + 2) + 8192 // 16
     assert blocks("qwen3-next-80b-a3b", tensor=4)["state", 0] == 64
+
+
+def test_a_model_of_states_alone_runs_without_a_longest_sequence() -> None:
+    config = {"model_type": "mamba2", "hidden_size": 4096, "num_hidden_layers": 64, "vocab_size": 32_768}
+    setup = Setup(shape_from_config(config), SYSTEM)
+    assert [group.kind for group in setup.scheduler_config().groups] == ["state"]
+    assert simulate(setup, lone((0.0, 512, 64))).steps == 64
 
 
 def test_a_model_that_does_not_fit_is_refused() -> None:

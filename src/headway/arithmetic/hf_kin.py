@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headway.arithmetic.hf_keys import Config
+from headway.arithmetic.hf_layer_types import num_layers
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,8 @@ class Kin:
     like: str
     says: Mapping[str, Any] = field(default_factory=dict)
     renamed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    block: str = ""
+    """Of a family of blocks: the letter of every one."""
 
 
 _QK_NORM = {"use_qk_norm": True}
@@ -128,6 +131,12 @@ KIN: Mapping[str, Kin] = {
         {**_QK_NORM, "num_key_value_heads": 8, "head_dim": 128, "num_shared_experts": 1, "first_k_dense_replace": 1},
     ),
     "internlm2": Kin("llama"),
+    "mamba2": Kin(
+        "nemotron_h",
+        {"mamba_num_heads": 128, "mamba_head_dim": 64, "n_groups": 8, "ssm_state_size": 128, "conv_kernel": 4},
+        {"num_heads": ("mamba_num_heads",), "head_dim": ("mamba_head_dim",), "state_size": ("ssm_state_size",)},
+        block="M",
+    ),
     "minimax": Kin("minimax_m1", {"num_key_value_heads": 8}),
     "minimax_text_01": Kin("minimax_m1"),
     "ministral": Kin("mistral", {"num_key_value_heads": 8, "sliding_window": 4096}),
@@ -174,4 +183,5 @@ def in_words_of_kin(config: Config, family: str) -> tuple[Config, str]:
     if kin is None:
         return config, family
     renamed = {ours: config[key] for key, names in kin.renamed.items() if key in config for ours in names}
-    return {**kin.says, **config, **renamed}, kin.like
+    blocks = {"hybrid_override_pattern": kin.block * num_layers(config)} if kin.block else {}
+    return {**kin.says, **config, **renamed, **blocks}, kin.like

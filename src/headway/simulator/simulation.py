@@ -47,6 +47,8 @@ Batching = Literal["continuous", "static"]
 Reservation = Literal["demand", "worst_case"]
 HOST_GAP_S = 0.0002
 """Between the steps of the floor, which has no host of its own: what a lean engine's loop takes."""
+CONTEXT_OF_STATES = 1 << 20
+"""The longest sequence of a model that keeps states alone, where its file does not say."""
 UNLIMITED = 1 << 62
 """Of a scheduler's queue: who is refused is seen to before that (QueueLimits)."""
 LOAD_TIMEOUT_NS = 30_000_000_000
@@ -126,7 +128,7 @@ class Setup:
         if self.max_context is not None and self.max_context > min(growing, default=self.max_context):
             most = f"the {min(growing):,} tokens that a sequence has KV blocks for"
             raise ConfigError(f"max_context must be at most {most}, not {self.max_context:,}")
-        context = self.max_context or self.model.max_context or min(growing, default=1 << 30)
+        context = self.max_context or self.model.max_context or min(growing, default=CONTEXT_OF_STATES)
         return SchedulerConfig(
             groups=groups,
             block_size=self.block_size,
