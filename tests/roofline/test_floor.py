@@ -101,6 +101,22 @@ def test_rates_fall_back_to_wider_ones_and_never_to_a_guess() -> None:
     assert rate_flops_per_s(a100, "fp8") == a100.bf16_flops_per_s
     with pytest.raises(CatalogError, match="no published bf16_flops_per_s"):
         rate_flops_per_s(bertha, "fp8")
+    b300 = catalog().chip("b300-sxm")  # What is left of its int8 units is a fifteenth of bf16.
+    assert rate_flops_per_s(b300, "int8") == b300.bf16_flops_per_s
+
+
+@pytest.mark.parametrize(
+    "system", ["hgx-h100", "gb300-nvl72", "vr200-nvl72", "mi355x-node", "hgx-a100", "tpu-v6e-node"]
+)
+def test_narrower_weights_are_never_slower(system: str) -> None:
+    where = catalog().system(system)
+    step = prefill(spans(model("llama-3.1-8b")), 4096)
+
+    def floor_s(weights: str) -> float:
+        return float(floor_cost(step_work(model("llama-3.1-8b"), step, precision(weights)), where).step_s)
+
+    for wide, narrow in (("fp32", "bf16"), ("bf16", "int8"), ("bf16", "fp8"), ("fp8", "mxfp4"), ("bf16", "int4")):
+        assert floor_s(narrow) <= floor_s(wide) * (1 + 1e-12)
 
 
 def test_points_of_a_roofline_cover_the_work() -> None:

@@ -29,7 +29,7 @@ ASSUMPTIONS = (
     "floor: every chip at its peak, compute, memory and network fully overlapped, no launches, no link latency",
     "experts touched are the expected union over the batch, all equally liked",
     "each operation's point counts its activations' traffic; the whole step's floor does not",
-    "a rate that the chip lacks runs at the next wider one",
+    "a rate that the chip lacks, or that is slower than a wider one, runs at the wider one",
     "with pipeline stages: the batch is split evenly over them and each stage always has one part",
     "tokens/s and energy of a prompt: every group of sequences and every stage has one like it at the same time",
     "memory: 90% of the chip for weights and cache",

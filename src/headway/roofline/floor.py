@@ -22,14 +22,13 @@ _WIDER: dict[Rate, tuple[Rate, ...]] = {
 
 
 def rate_flops_per_s(chip: Chip, rate: Rate) -> float:
-    """The chip's peak at this rate, or at the next wider one that it has: values are widened, then multiplied.
+    """The chip's peak at this rate, or at a wider one if that is faster or all that it has: values are widened, then
+    multiplied.
 
     Raises CatalogError if it publishes none of them.
     """
-    for candidate in _WIDER[rate]:
-        if getattr(chip, f"{candidate}_flops_per_s") is not None:
-            return chip.flops_per_s(candidate)
-    return chip.flops_per_s(_WIDER[rate][-1])
+    known = (getattr(chip, f"{candidate}_flops_per_s") for candidate in _WIDER[rate])
+    return max((peak for peak in known if peak is not None), default=0.0) or chip.flops_per_s(_WIDER[rate][-1])
 
 
 def floor_cost(work: StepWork, system: System, chips: int = 1) -> StepCost:
