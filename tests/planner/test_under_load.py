@@ -63,7 +63,7 @@ def test_the_answer_is_the_function_that_was_fitted(cut: dict[str, int]) -> None
     terms = [step_terms(where.work(shape), shape, where.system, where.cut) for shape in shapes]
     lengths = (np.full(n, float(CHAT.prompt)), np.full(n, float(CHAT.output)))
     none, flags = np.zeros(n), np.zeros(n, bool)
-    asked = Served(*terms, np.full(n, float(groups)), batch * 1.0, none, *lengths, flags, flags, flags)
+    asked = Served(*terms, np.full(n, float(groups)), batch * 1.0, none, *lengths, flags, flags, flags, none, flags)
     c = asdict(where.fitted.coefficients) | asdict(where.fitted.serving)
     load = loaded(batch, CHAT, where)
     assert load.tpot_s == pytest.approx(served_s(asked, c), rel=1e-6)

@@ -19,8 +19,16 @@ from headway.catalog import CatalogError, Figure
 from headway.roofline import Coefficients, calibrated_cost, coefficients, floor_cost
 from headway.roofline.calibrated import calibrated_energy_j
 from headway.roofline.serving import operations_s
-from headway.roofline.terms import expert_missed, experts_left, launches, step_terms
+from headway.roofline.terms import (
+    KINDS,
+    all_experts_read,
+    expert_missed,
+    experts_left,
+    launches,
+    step_terms,
+)
 from tests.arithmetic.models import catalog, model
+from tests.planner.deployments import deployed
 
 SYSTEM = "hgx-h100"
 
@@ -54,7 +62,7 @@ def test_launches_follow_the_operations_and_the_host_works_beside_them() -> None
     work = step_work(shape, step)
     bare = calibrated_cost(work, step, system, Coefficients()).step_s
     launched = calibrated_cost(work, step, system, Coefficients(layer_s=1e-5, launch_s=1e-6)).step_s
-    assert launched - bare == pytest.approx(32 * 1e-5 + launches(work) * 1e-6)
+    assert launched - bare == pytest.approx(32 * 1e-5 + launches(work, system.chip) * 1e-6)
     gap_s = 1e-3 + 16e-6
     for host_beside, expected_s in ((0.0, bare + gap_s), (1.0, math.hypot(bare, gap_s))):
         c = Coefficients(host_s=1e-3, host_sequence_s=1e-6, host_beside=host_beside)
@@ -73,11 +81,41 @@ def test_each_group_of_sequences_has_a_host_of_its_own(sequences: int, fullest: 
     assert step_terms(work, step, system, cut).sequences == pytest.approx([fullest])
 
 
-def test_narrow_operations_are_launched_twice() -> None:
-    shape = model("llama-3.1-8b")
+@pytest.mark.parametrize(("system", "quantised"), [("hgx-h100", 32 * 5), ("hgx-a100", 0)])
+def test_what_a_chip_multiplies_in_narrow_formats_is_quantised_first(system: str, quantised: int) -> None:
+    """Query, key and value, output, gate and up, down; what attends stays in bf16."""
+    shape, chip = model("llama-3.1-8b"), catalog().system(system).chip
     step = decode(spans(shape), 1, 100)
-    wide, narrow = (launches(step_work(shape, step, precision(name))) for name in ("bf16", "fp8"))
-    assert narrow - wide == 32 * 5  # query, key value, output, gate and up, down; what attends stays in bf16
+    wide, narrow = (launches(step_work(shape, step, precision(name)), chip) for name in ("bf16", "fp8"))
+    assert narrow - wide == quantised
+
+
+def test_weights_that_are_widened_first_are_read_more_slowly() -> None:
+    shape, step_of = model("gpt-oss-20b"), precision("bf16", experts="mxfp4")
+    step = decode(spans(shape), 1, 100)
+    work = step_work(shape, step, step_of)
+    for name, changes in (("hgx-h100", True), ("hgx-b200", False)):
+        system = catalog().system(name)
+        whole, half = (
+            calibrated_cost(work, step, system, Coefficients(widened_efficiency=share)).memory_s for share in (1.0, 0.5)
+        )
+        assert (half > whole) == changes
+        terms, one = step_terms(work, step, system, Parallelism()), Coefficients(widened_efficiency=0.5, overlap=1.0)
+        assert operations_s(terms, asdict(one)) == pytest.approx(
+            calibrated_cost(work, step, system, one).step_s, rel=1e-9
+        )
+
+
+def test_kernels_that_read_all_experts_take_as_long_for_one_token_as_for_many() -> None:
+    shape, system = model("qwen3-30b-a3b"), catalog().system(SYSTEM)
+    step = decode(spans(shape), np.array([1, 4, 256]), np.full(3, 100))
+    asked = step_terms(step_work(shape, step), step, system, Parallelism())
+    all_read = all_experts_read(asked)
+    experts = asked.kind == KINDS.index("experts")
+    weights_s = all_read.memory_s[experts].reshape(3, -1).sum(1)
+    assert weights_s[0] == pytest.approx(asked.memory_s[experts].reshape(3, -1).sum(1)[2], rel=0.05)
+    assert (all_read.memory_s[~experts] == asked.memory_s[~experts]).all()
+    assert (all_read.missed == 0).all()
 
 
 def test_each_collective_waits_for_its_rounds() -> None:
@@ -115,7 +153,16 @@ def test_experts_dealt_out_are_asked_unevenly() -> None:
         added.append(other / one - 1)
         whole = step_work(shape, step)
         assert calibrated_cost(whole, step, system, even).step_s == calibrated_cost(whole, step, system, uneven).step_s
-    assert added[0] > 5 * added[1] > 0
+    assert added[0] > 5 * added[1] >= 0
+
+
+@pytest.mark.parametrize("cut", [{"data": 8, "expert": 8}, {"data": 8}, {"tensor": 2, "data": 4, "expert": 8}])
+@pytest.mark.parametrize("name", ["deepseek-v3", "mixtral-8x22b"])
+def test_a_fuller_batch_is_never_faster(name: str, cut: dict[str, int]) -> None:
+    """Neither where one group of sequences gets one more, nor where the busiest chip reads all of its experts."""
+    where = replace(deployed(name, fitted=True, tensor=1), cut=Parallelism(**cut))
+    steps_s = where.decode_s(np.arange(1, 400), 1024)
+    assert (np.diff(steps_s) >= -1e-12).all()
 
 
 def test_tokens_that_follow_others_read_fewer_experts() -> None:

@@ -21,6 +21,7 @@ SCHEMA: Schema = {
     "bandwidth_efficiency": units.FRACTION,
     "expert_bandwidth_efficiency": units.FRACTION,
     "attention_bandwidth_efficiency": units.FRACTION,
+    "widened_efficiency": units.FRACTION,
     "link_efficiency": units.FRACTION,
     "round_s": units.SHORT_SECONDS,
     "expert_round_s": units.SHORT_SECONDS,

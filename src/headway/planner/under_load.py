@@ -96,6 +96,8 @@ def _seen(
         first=np.zeros(n, bool),
         alone=np.zeros(n, bool),
         unmixed=np.full(n, unmixed),
+        unseen_steps=np.zeros(n),
+        waits_for_host=np.zeros(n, bool),
     )
     return served_s(asked, constants), served_s(replace(asked, first=np.ones(n, bool)), constants)
 
@@ -105,4 +107,6 @@ def _priced(seconds: FloatArray) -> Terms:
     nothing = np.zeros(len(seconds))
     kinds = np.zeros((len(seconds), 1), np.int64)
     known: dict[str, Any] = {"compute_s": seconds[:, None], "memory_s": nothing[:, None], "kind": kinds, "rate": kinds}
-    return Terms(**(dict.fromkeys(Terms.__slots__, nothing) | known | {"rows": nothing + 1}))
+    return Terms(
+        **(dict.fromkeys(Terms.__slots__, nothing) | known | {"rows": nothing + 1, "expert_rows": nothing + 1})
+    )

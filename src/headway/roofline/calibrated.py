@@ -18,7 +18,17 @@ from headway.roofline.coefficients import PRIORS, Coefficients, Serving, layer_s
 from headway.roofline.cost import StepCost
 from headway.roofline.floor import rate_flops_per_s, transfer_s
 from headway.roofline.serving import beside
-from headway.roofline.terms import expert_missed, expert_spread, experts_left, launches, op_kind, rounds
+from headway.roofline.terms import (
+    expert_missed,
+    expert_rows,
+    expert_spread,
+    experts_left,
+    is_widened,
+    launches,
+    most_read,
+    op_kind,
+    rounds,
+)
 
 _SHARES = tuple(name for name, prior in PRIORS.items() if prior.share and name.endswith("efficiency"))
 Values = TypeVar("Values", Coefficients, Serving)
@@ -89,18 +99,22 @@ def calibrated_cost(
     cut = cut or Parallelism()
     rows = np.maximum(shape.local_tokens(cut.data, cut.context), 1.0)
     busiest = 1 + c.imbalance * expert_spread(work, shape, cut)
-    read = experts_left(np.asarray(shape.tokens, np.float64), expert_missed(work), c.expert_variety)
+    tokens, missed = np.asarray(shape.tokens, np.float64), expert_missed(work)
+    read = np.minimum(busiest * experts_left(tokens, missed, c.expert_variety), most_read(tokens, missed))
+    expert_row = busiest * expert_rows(shape, cut)
     compute_s, memory_s, busy_s = (np.zeros(np.shape(rows)) for _ in range(3))
     for op in work.ops:
-        op_compute_s, op_memory_s = _op_s(op, rows, system, c)
+        op_compute_s, op_memory_s = _op_s(op, expert_row if op.part == "experts" else rows, system, c)
         if op.part == "experts":
-            op_compute_s, op_memory_s = op_compute_s * busiest, op_memory_s * busiest * read
+            op_compute_s, op_memory_s = op_compute_s * busiest, op_memory_s * read
         compute_s, memory_s = compute_s + op_compute_s, memory_s + op_memory_s
         exposed_s = (1 - c.overlap) * np.minimum(op_compute_s, op_memory_s)
         busy_s = busy_s + np.maximum(op_compute_s, op_memory_s) + exposed_s
     busy_s = busy_s + work.layers * (layer_seconds(rows, c.few_layers_s, c.layer_s) - c.layer_s)
     network_s = sum((_transfer_seconds(t, system, c) for t in work.transfers), start=np.float64(0)) + 0.0 * busy_s
-    around_s = launches(work) * c.launch_s + work.layers * c.layer_s + work.expert_layers * c.expert_layer_s
+    around_s = (
+        launches(work, system.chip) * c.launch_s + work.layers * c.layer_s + work.expert_layers * c.expert_layer_s
+    )
     device_s = busy_s + network_s + around_s
     own = shape.sequences * shape.busiest_share(cut.data)  # Each group of sequences has a host of its own.
     gap_s = np.asarray(c.host_s + c.host_sequence_s * own, np.float64)
@@ -126,9 +140,11 @@ def calibrated_energy_j(cost: StepCost, c: Coefficients) -> FloatArray:
 def _op_s(op: Op, rows: FloatArray, system: System, c: Coefficients) -> tuple[FloatArray, FloatArray]:
     kind = op_kind(op.part, op.name)
     reached = (c.compute_efficiency, c.expert_compute_efficiency, c.attention_compute_efficiency)[kind]
-    reached *= {"bf16": 1.0, "fp4": c.fp4_efficiency}.get(op.rate, c.fp8_efficiency)
+    widened = is_widened(system.chip, op.rate)
+    reached *= {"bf16": 1.0, "fp4": c.fp4_efficiency}.get("bf16" if widened else op.rate, c.fp8_efficiency)
     filled = rows / (rows + c.half_rows) if kind < 2 else 1.0
     bandwidth = (c.bandwidth_efficiency, c.expert_bandwidth_efficiency, c.attention_bandwidth_efficiency)[kind]
+    bandwidth *= c.widened_efficiency if widened else 1.0
     peak = rate_flops_per_s(system.chip, op.rate) if np.any(op.flops) else 1.0
     moved = op.memory_bytes + op.activation_bytes
     return op.flops / (peak * reached * filled), moved / (system.chip.hbm_bytes_per_s * bandwidth)

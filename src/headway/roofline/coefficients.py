@@ -39,6 +39,8 @@ class Coefficients:
     bandwidth_efficiency: float = 1.0
     expert_bandwidth_efficiency: float = 1.0
     attention_bandwidth_efficiency: float = 1.0
+    widened_efficiency: float = 1.0
+    """Of the above, where weights in four bits are widened first, on a chip that does not multiply them so."""
     link_efficiency: float = 1.0
     round_s: float = 0.0
     """One round of a collective, the link's latency included; 0: the catalog's latency."""
@@ -132,14 +134,15 @@ PRIORS: dict[str, Prior] = {
     "imbalance": Prior(0.3, 1.0, True),
     "half_rows": Prior(64, 1.5),
     "bandwidth_efficiency": Prior(0.75, 1.0, True),
-    "expert_bandwidth_efficiency": Prior(0.5, 1.0, True),
+    "expert_bandwidth_efficiency": Prior(0.7, 1.0, True),
     "attention_bandwidth_efficiency": Prior(0.6, 1.0, True),
+    "widened_efficiency": Prior(0.75, 0.5, True),
     "link_efficiency": Prior(0.6, 1.0, True),
     "round_s": Prior(5e-6, 0.7),
     "expert_round_s": Prior(1e-5, 0.7),
     "launch_s": Prior(4e-6, 0.7),
     "layer_s": Prior(3e-6, 1.0),
-    "expert_layer_s": Prior(2e-5, 1.0),
+    "expert_layer_s": Prior(3e-5, 1.0),
     "host_s": Prior(5e-4, 0.7),
     "host_sequence_s": Prior(5e-6, 1.0),
     "expert_variety": Prior(0.6, 1.0, True),
@@ -152,7 +155,7 @@ PRIORS: dict[str, Prior] = {
     "tokens_per_step": Prior(1.0, 0.02),
     "prompt_launch_s": Prior(1e-5, 1.5),
     "prompt_factor": Prior(1.0, 0.1),
-    "steps_before": Prior(2.0, 0.7),
+    "steps_before": Prior(2.0, 0.3),
 }
 """The numbers that a fit moves, in order."""
 NAMES = tuple(PRIORS)

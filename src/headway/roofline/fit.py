@@ -16,7 +16,7 @@ from headway.roofline.terms import Indices
 
 NOISE = 1.0
 """Of a measurement's logarithm, against the deviations of the priors; measurements of a group are not independent."""
-OUTLIER = 0.3
+OUTLIER = 0.4
 """Beyond about this the weight of a residual falls: some rows say something else than what was run."""
 _NUDGE = 1e-5
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headway.arithmetic.experts import FloatArray
-from headway.roofline.terms import Indices, Terms, experts_left, side_by_side
+from headway.roofline.terms import WIDENED, Indices, Terms, experts_left, most_read, side_by_side
 
 Values = Mapping[str, FloatArray]
 """[N] or scalar, by the coefficient's name."""
@@ -27,6 +27,7 @@ IN_STEPS = (
     "bandwidth_efficiency",
     "expert_bandwidth_efficiency",
     "attention_bandwidth_efficiency",
+    "widened_efficiency",
 )
 """Coefficients that the time of operations depends on; all others only weigh sums of it."""
 
@@ -53,6 +54,10 @@ class Served:
     """One batch that starts together, with no other requests."""
     unmixed: Flags
     """No prompts ride in the steps that TPOT is of."""
+    unseen_steps: FloatArray
+    """Decode steps that pass until an engine looks at a new request, where it does not at each."""
+    waits_for_host: Flags
+    """The device stands still while the next step is scheduled."""
 
     def __len__(self) -> int:
         return len(self.in_flight)
@@ -97,13 +102,17 @@ def operations_s(t: Terms, c: Values) -> FloatArray:
     one = np.ones(len(t))
     fp8, fp4 = (np.broadcast_to(c[name], len(t)) for name in ("fp8_efficiency", "fp4_efficiency"))
     reached = by_kind("compute_efficiency", "expert_compute_efficiency", "attention_compute_efficiency")
-    reached = reached * np.take_along_axis(np.stack([one, fp8, fp4, fp8], -1), t.rate, 1)
-    filled = t.rows / (t.rows + c["half_rows"])
-    reached = reached * np.where(t.kind == 2, 1.0, filled[:, None])
+    reached = reached * np.take_along_axis(np.stack([one, fp8, fp4, fp8, one], -1), t.rate, 1)
+    asked = 1 + c["imbalance"] * t.spread
+    filled, experts_filled = (n / (n + c["half_rows"]) for n in (t.rows, asked * t.expert_rows))
+    reached = reached * np.choose(t.kind, (filled[:, None], experts_filled[:, None], one[:, None]))
     memory = by_kind("bandwidth_efficiency", "expert_bandwidth_efficiency", "attention_bandwidth_efficiency")
-    busiest = np.where(t.kind == 1, (1 + c["imbalance"] * t.spread)[:, None], 1.0)
-    read = np.where(t.kind == 1, experts_left(t.tokens, t.missed, c["expert_variety"])[:, None], 1.0)
-    return np.asarray((busiest * np.maximum(t.compute_s / reached, read * t.memory_s / memory)).sum(1))
+    widened = np.broadcast_to(c["widened_efficiency"], len(t))
+    memory = memory * np.where(t.rate == WIDENED, widened[:, None], 1.0)
+    left = experts_left(t.tokens, t.missed, c["expert_variety"])
+    busiest = np.where(t.kind == 1, asked[:, None], 1.0)
+    read = np.where(t.kind == 1, np.minimum(asked * left, most_read(t.tokens, t.missed))[:, None], 1.0)
+    return np.asarray(np.maximum(busiest * t.compute_s / reached, read * t.memory_s / memory).sum(1))
 
 
 def served_s(s: Served, c: Values, b: Busy | None = None) -> FloatArray:
@@ -117,9 +126,9 @@ def served_s(s: Served, c: Values, b: Busy | None = None) -> FloatArray:
     b = b or busy(s, c)
     others = np.maximum(s.in_flight - 1, 0)
     host_s = c["host_s"] + c["host_sequence_s"] * s.decode.sequences
-    step_s = beside(b.decode_s + _around_s(s.decode, c), host_s)
+    step_s = _stepped_s(s, b.decode_s + _around_s(s.decode, c), host_s)
     launched_s = c["prompt_launch_s"] * s.prompt.launches
-    prompt_s = c["prompt_factor"] * beside(b.prompt_s + _around_s(s.prompt, c) + launched_s, c["host_s"])
+    prompt_s = c["prompt_factor"] * _stepped_s(s, b.prompt_s + _around_s(s.prompt, c) + launched_s, c["host_s"])
     prompts_s = c["prompt_factor"] * (b.prompts_s + _network_s(s.prompts, c)) / s.prompts_each
     wanted_s = c["mixing"] * others / s.output_tokens * prompts_s
     most_s = c["chunk_tokens"] / s.prompt_tokens * prompts_s
@@ -128,8 +137,14 @@ def served_s(s: Served, c: Values, b: Busy | None = None) -> FloatArray:
     decode_s = s.output_tokens * tpot_s
     before_s = _queue_s(c["queue"] * prompts_s, others, decode_s) + c["burst"] * others * prompts_s
     room_s = c["waiting"] * s.waiting / s.in_flight * decode_s
-    ttft_s = prompt_s + np.where(s.alone, 0.0, c["request_s"] + c["steps_before"] * step_s + before_s + room_s)
+    ttft_s = prompt_s + np.where(
+        s.alone, 0.0, c["request_s"] + (c["steps_before"] + s.unseen_steps) * step_s + before_s + room_s
+    )
     return np.where(s.first, ttft_s, tpot_s)
+
+
+def _stepped_s(s: Served, device_s: FloatArray, host_s: FloatArray) -> FloatArray:
+    return np.where(s.waits_for_host, device_s + host_s, beside(device_s, host_s))
 
 
 def beside(device_s: FloatArray, host_s: FloatArray) -> FloatArray:
@@ -151,6 +166,5 @@ def _network_s(t: Terms, c: Values) -> FloatArray:
 
 
 def _around_s(t: Terms, c: Values) -> FloatArray:
-    return (
-        _network_s(t, c) + t.launches * c["launch_s"] + t.layers * c["layer_s"] + t.expert_layers * c["expert_layer_s"]
-    )
+    layers_s = t.layers * c["layer_s"] + t.expert_layers * c["expert_layer_s"]
+    return _network_s(t, c) + t.launches * c["launch_s"] + layers_s

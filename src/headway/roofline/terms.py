@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -21,17 +21,19 @@ from headway.arithmetic.parallelism import Parallelism
 from headway.arithmetic.step_shape import StepShape
 from headway.arithmetic.transfers import Transfer
 from headway.arithmetic.work import StepWork
-from headway.catalog import System
+from headway.catalog import Chip, System
 from headway.roofline.floor import rate_flops_per_s, transfer_s
 
 KINDS = ("dense", "experts", "attention")
 RATES: tuple[Rate, ...] = ("bf16", "fp8", "fp4", "int8")
+WIDENED = len(RATES)
+"""In place of an index into RATES."""
 Indices = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """N steps. `compute_s`, `memory_s` [N, K] at the peaks; `kind`, `rate` [N, K] index KINDS and RATES."""
+    """N steps. `compute_s`, `memory_s` [N, K] at the peaks; `kind`, `rate` [N, K] index KINDS and RATES, or WIDENED."""
 
     compute_s: FloatArray
     memory_s: FloatArray
@@ -39,6 +41,8 @@ class Terms:
     rate: Indices
     rows: FloatArray
     """[N] tokens that a matrix product sees on one chip."""
+    expert_rows: FloatArray
+    """[N] the same where tokens of all groups of sequences meet: no group is fuller than another."""
     network_s: FloatArray
     """[N] bytes over bandwidths."""
     rounds: FloatArray
@@ -83,7 +87,8 @@ def step_terms(work: StepWork, shape: StepShape, system: System, cut: Parallelis
     columns: dict[tuple[int, int, bool], list[FloatArray]] = {}
     for op in work.ops:
         peak = rate_flops_per_s(system.chip, op.rate) if np.any(op.flops) else 1.0
-        key = op_kind(op.part, op.name), RATES.index(op.rate), op.part == "head"
+        rate = WIDENED if is_widened(system.chip, op.rate) else RATES.index(op.rate)
+        key = op_kind(op.part, op.name), rate, op.part == "head"
         column = columns.setdefault(key, [np.zeros(count), np.zeros(count)])
         column[0] += each(op.flops) / peak
         column[1] += each(op.memory_bytes + op.activation_bytes) / system.chip.hbm_bytes_per_s
@@ -97,10 +102,11 @@ def step_terms(work: StepWork, shape: StepShape, system: System, cut: Parallelis
         np.tile(np.array([kind for kind, _, _ in columns]), (count, 1)),
         np.tile(np.array([rate for _, rate, _ in columns]), (count, 1)),
         rows,
+        each(expert_rows(shape, cut)),
         network_s,
         each(waited[False]),
         each(waited[True]),
-        each(launches(work)),
+        each(launches(work, system.chip)),
         each(work.layers),
         each(work.expert_layers),
         each(shape.sequences * shape.busiest_share(cut.data)),
@@ -110,9 +116,21 @@ def step_terms(work: StepWork, shape: StepShape, system: System, cut: Parallelis
     )
 
 
-def launches(work: StepWork) -> int:
-    """Operations of a step, those of narrow formats twice: what goes into them is quantised first."""
-    return sum(op.layers * (1 if op.rate == "bf16" else 2) for op in work.ops)
+def expert_rows(shape: StepShape, cut: Parallelism) -> FloatArray:
+    return np.asarray(np.maximum(shape.tokens / (cut.data * cut.context), 1.0))
+
+
+def launches(work: StepWork, chip: Chip) -> int:
+    """Operations of a step, twice those that the chip multiplies in narrow formats: what goes into them is quantised
+    first.
+    """
+    return sum(op.layers * (1 if op.rate == "bf16" or is_widened(chip, op.rate) else 2) for op in work.ops)
+
+
+def is_widened(chip: Chip, rate: Rate) -> bool:
+    """Whether the chip multiplies such values in a wider format, as Hopper does those of four bits."""
+    own = getattr(chip, f"{rate}_flops_per_s")
+    return rate != "bf16" and (own is None or own < rate_flops_per_s(chip, rate))
 
 
 def expert_spread(work: StepWork, shape: StepShape, cut: Parallelism) -> FloatArray:
@@ -136,6 +154,19 @@ def experts_left(tokens: FloatArray, missed: FloatArray | float, variety: FloatA
     many = np.maximum(tokens, 1.0)
     own, touched = np.expm1(missed * (1 + variety * (many - 1))), np.expm1(missed * many)
     return np.divide(own, touched, out=np.ones(np.shape(touched)), where=touched < 0)
+
+
+def most_read(tokens: FloatArray, missed: FloatArray | float) -> FloatArray:
+    """All of a chip's experts over those touched if all tokens chose at random: even the busiest reads no more."""
+    touched = -np.expm1(missed * np.maximum(tokens, 1.0))
+    return np.asarray(np.divide(1.0, touched, out=np.full(np.shape(touched), np.inf), where=touched > 0))
+
+
+def all_experts_read(t: Terms) -> Terms:
+    """The same steps by kernels that read all experts of a chip, whichever are asked for."""
+    touched = np.where(t.missed < 0, -np.expm1(t.missed * np.maximum(t.tokens, 1.0)), 1.0)
+    memory_s = np.where(t.kind == KINDS.index("experts"), t.memory_s / touched[:, None], t.memory_s)
+    return replace(t, memory_s=memory_s, missed=np.zeros(len(t)))
 
 
 def rounds(t: Transfer) -> int:

@@ -60,6 +60,35 @@ def test_what_is_said_twice_counts_once(tmp_path: Path) -> None:
     assert read_data(twice).answered == 2 * read_data(SAMPLE).answered
 
 
+def test_a_run_is_known_again_when_another_source_rounds_it(tmp_path: Path) -> None:
+    """NVIDIA's gap analysis repeats runs of InferenceX in hundredths of a millisecond, with shorter names."""
+    exact = ROW.format("b200_sxm", 4, "Qwen/Qwen3.5-397B-A17B", "fp8", 4).replace(
+        "vllm 0.19.0", "sglang nightly-dev-2026"
+    )
+    exact = exact.replace(",9.5,", ",9.504321,")
+    rounded = (
+        exact.replace("InferenceX", "NVIDIA-AIC-gap-analysis").replace("-dev-2026", "-dev").replace("9.504321", "9.5")
+    )
+    other = rounded.replace(",9.5,", ",9.52,")
+    path = tmp_path / "points.csv"
+    path.write_text("\n".join([SAMPLE.read_text().splitlines()[0], rounded, exact, other]) + "\n")
+    kept = read_data(path).measurements
+    assert [(m.source, m.value_s) for m in kept] == [
+        ("InferenceX", 0.009504321),
+        ("NVIDIA-AIC-gap-analysis", pytest.approx(0.00952)),
+    ]
+
+
+def test_all_chips_of_a_run_with_prompts_apart_are_no_tensor_parallelism(tmp_path: Path) -> None:
+    path = tmp_path / "points.csv"
+    row = ROW.format("gb200", 36, "deepseek-ai/DeepSeek-R1", "fp4", 36)
+    path.write_text(f"{SAMPLE.read_text().splitlines()[0]}\n{row}\n")
+    (found,) = read_data(path).measurements
+    assert found.apart
+    assert (found.prefill, found.decode) == (Layout(4), Layout(1, 32, 32))
+    assert (found.prompt_replicas, found.decode_replicas) == (1, 1)
+
+
 def test_runs_of_the_other_kind(tmp_path: Path) -> None:
     path = tmp_path / "runs.csv"
     path.write_text(f"{RUNS}\nQwen/Qwen3-8B,gpqa,H100,1,1,1,bfloat16,8.4,900,7.5\n")
@@ -158,6 +187,8 @@ def test_a_missing_file_is_named() -> None:
         (("1", "1", "1", "4"), Layout(1, 4, 4), Layout(1, 4, 4)),
         (("4", "1", "1", "8"), Layout(4, 1, 2), Layout(4, 1, 2)),
         (("8", "1", "1", "8"), Layout(8), Layout(8)),
+        (("24", "1", "1", "24"), Layout(4), Layout(1, 16, 16)),
+        (("16", "4", "1", "16"), Layout(4, 4), Layout(4, 4)),
     ],
 )
 def test_layouts(columns: tuple[str, ...], prompts: Layout, decodes: Layout) -> None:

@@ -11,27 +11,26 @@ from headway.arithmetic.formats import Precision, precision
 from headway.arithmetic.parallelism import Parallelism, kv_bytes_per_chip, weight_bytes_per_chip
 from headway.arithmetic.shape import ModelShape
 from headway.catalog import System
+from headway.planner.truth.launched import narrow_cache
 from headway.planner.truth.measurement import Layout, Measurement
 
+FOUR_BITS = ("fp4", "int4")
 USABLE = 0.9
 """Of a chip's memory, for weights and cache: what engines are told to take by default."""
+LEAST = 0.03
+"""Of a chip's memory, for the cache: what an operator finds for it beside weights that leave no more."""
 WEIGHTS_FIT = 0.95
 """Weights that take more are held by more chips."""
 
 
-def formats(m: Measurement, model: ModelShape) -> Precision:
-    """Checkpoints of mixture models in four bits keep all but the experts wider: gpt-oss and those in integers in bf16,
-    the others in fp8. The cache is taken to be in fp8 where TensorRT-LLM is given quantised weights, else in bf16.
-    """
+def formats(m: Measurement, model: ModelShape, system: System) -> Precision:
+    """Checkpoints of mixture models in four bits are taken to keep all but the experts in bf16."""
     experts = any(layer.feed_forward.experts for layer, _ in model.layer_counts)
-    kv = "fp8" if m.engine == "trtllm" and m.weights != "bf16" else "bf16"
+    kv = "fp8" if narrow_cache(m, system) else "bf16"
     if m.model.startswith("gpt-oss"):
         return precision("bf16", kv, experts="mxfp4")
-    if m.weights == "fp4":
-        return precision("fp8", kv, experts="nvfp4") if experts else precision("nvfp4", kv)
-    if m.weights == "int4" and experts:
-        return precision("bf16", kv, experts="int4")
-    return precision(m.weights, kv)
+    stored = {"fp4": "nvfp4"}.get(m.weights, m.weights)
+    return precision("bf16", kv, experts=stored) if experts and m.weights in FOUR_BITS else precision(stored, kv)
 
 
 def cut(model: ModelShape, layout: Layout, p: Precision, system: System) -> Parallelism:
@@ -57,6 +56,7 @@ def _cut(model: ModelShape, tensor: int, chips: int, layout: Layout, wide: bool)
 
 def room(model: ModelShape, p: Precision, system: System, c: Parallelism, lengths: FloatArray) -> FloatArray:
     """[N] sequences of these lengths whose cache fits beside the weights, at least one."""
-    free = USABLE * system.chip.hbm_bytes - weight_bytes_per_chip(model, p, c)
+    hbm_bytes = system.chip.hbm_bytes
+    free = max(USABLE * hbm_bytes - weight_bytes_per_chip(model, p, c), LEAST * hbm_bytes)
     each = np.array([kv_bytes_per_chip(model, max(1, int(length)), 1, p, c) for length in lengths])
-    return np.asarray(np.maximum(1.0, np.floor(max(free, 0.0) / np.maximum(each, 1.0)) * c.data))
+    return np.asarray(np.maximum(1.0, np.floor(free / np.maximum(each, 1.0)) * c.data))

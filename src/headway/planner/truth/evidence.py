@@ -22,8 +22,10 @@ from headway.roofline.terms import Indices
 Flags = npt.NDArray[np.bool_]
 MOST_ALIKE = 24
 """Measurements of one model, system, release, format, mode and metric that enter a fit: more tell little new."""
-EVEN = 0.7
+EVEN = 0.5
 """Weights of groups: 0 counts measurements alike, 1 counts groups alike."""
+FEWEST = 6
+"""Smaller groups weigh as much as one of so many: a row that stands alone is often a slip."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,5 +89,5 @@ def even_weights(found: Sequence[Measurement], rows: Indices) -> FloatArray:
     """[len(rows)] with mean 1: a model that was measured a thousand times does not outweigh all others."""
     groups = [(m.model, m.system, m.engine, m.metric, m.apart, m.batch) for m in (found[i] for i in rows)]
     sizes = Counter(groups)
-    weights = np.array([sizes[group] ** -EVEN for group in groups])
+    weights = np.array([max(sizes[group], FEWEST) ** -EVEN for group in groups])
     return np.asarray(weights / weights.mean())

@@ -6,6 +6,9 @@ import re
 
 from headway.planner.truth.measurement import Layout
 
+MOST_TENSOR = 8
+"""Chips that cut every matrix. More, without experts dealt out, are all chips of a run with prompts computed apart."""
+PROMPT_CHIPS = 4
 _SPLIT = re.compile(r"P(\d+)xD(\d+)")
 _DATA = re.compile(r"(?:1 \()?DP(\d+)\)?")
 
@@ -31,6 +34,9 @@ def layouts(tensor: str, expert: str, pipeline: str, chips: str = "") -> tuple[L
     stages = int(pipeline) if pipeline.isdigit() else 1
     dealt_to = int(expert) if expert.isdigit() else 1
     tensors = int(tensor)
+    if tensors > MOST_TENSOR and dealt_to <= 1 and stages <= 1:
+        decoding = 1 << (tensors - 1).bit_length() - 1
+        return Layout(PROMPT_CHIPS), Layout(1, decoding, decoding)
     if (dealt_to > 1 and tensors == dealt_to * dealt_to) or (tensors, dealt_to) == (64, 8):
         tensors = dealt_to
     groups = int(chips) // tensors if chips.isdigit() and stages <= 1 and dealt_to <= 1 else 1

@@ -83,7 +83,7 @@ def read_data(path: Path, catalog: Catalog) -> DataFile:
             asked += is_asked
             if made is not None:
                 answered += 1
-                found[run_of(made)] = max(made, found.get(run_of(made), made), key=_described)
+                found[run_of(made)] = max(found.get(run_of(made), made), made, key=_described)
     except (csv.Error, UnicodeDecodeError) as error:
         raise DataError(f"{path}: not readable as UTF-8 CSV: {error}") from None
     return DataFile(path.name, hashlib.sha256(content).hexdigest(), rows, asked, answered, tuple(found.values()))
@@ -124,7 +124,7 @@ def _point(row: dict[str, str], where: str, catalog: Catalog) -> tuple[bool, Mea
         return True, None
     prompt, output, concurrency = (_whole(text, where) for text in lengths)
     release = row["engine"]
-    apart = "disagg" in release
+    apart = "disagg" in release or cut[0] != cut[1]
     prompt_replicas, decode_replicas = (replicas(row["n_gpu"], *cut) if apart else None) or (None, None)
     return True, Measurement(
         row["source"],
@@ -180,15 +180,17 @@ def _run(row: dict[str, str], where: str, catalog: Catalog) -> tuple[bool, Measu
 
 
 def run_of(m: Measurement) -> tuple[object, ...]:
-    """The same of two measurements of one run: sources repeat one another's."""
-    configuration = (m.system, m.release, m.model, m.weights, m.prompt_tokens, m.output_tokens)
-    alone = (m.prefill, m.decode) if m.batch or m.median_gap else ()
-    return (*configuration, *alone, m.concurrency, m.metric, round(m.value_s, 7))
+    """The same of two measurements of one run: sources repeat one another's, rounded to hundredths of a millisecond,
+    and name the release more or less exactly.
+    """
+    configuration = (m.system, m.engine, m.model, m.weights, m.prompt_tokens, m.output_tokens)
+    alone = (m.prefill, m.decode, round(m.value_s, 7)) if m.batch or m.median_gap else ()
+    return (*configuration, *alone, m.concurrency, m.metric, round(m.value_s, 5))
 
 
-def _described(m: Measurement) -> tuple[bool, bool]:
+def _described(m: Measurement) -> tuple[bool, bool, bool]:
     """How much is said of the same run: the one with more is kept, and of equals the first."""
-    return m.decode_replicas is not None, m.decode.expert > 1
+    return m.decode_replicas is not None, m.decode.expert > 1, m.source.startswith("InferenceX")
 
 
 def _positive(text: str, column: str, where: str) -> float:

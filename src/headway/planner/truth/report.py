@@ -20,7 +20,7 @@ ASSUMPTIONS = (
     "a layout that cannot hold the model's weights is taken for a slip and widened to the next power of two that can",
     "GLM-5's node is not stated by its source and taken for eight H200",
     "few sources state whether tokens were drafted (multi-token prediction): for each release, runs of "
-    f"{' and '.join(DRAFTS)} have a factor that is expected at what a third of them drafting three tokens makes",
+    f"{' and '.join(DRAFTS)} have a factor that is expected at what two in five of them drafting three tokens make",
     "of runs with prompts computed apart whose replicas are not stated, one computes prompts and "
     f"{UNSTATED_REPLICAS} decode, or one of more than {UNSTATED_CHIPS} chips",
     f"an interval is the prediction divided and multiplied by a factor that covered {COVERAGE:.0%} of the errors on "

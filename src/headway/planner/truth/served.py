@@ -15,10 +15,11 @@ from headway.arithmetic.step_shape import StepShape, decode, prefill
 from headway.arithmetic.work import step_work
 from headway.catalog import Catalog, System
 from headway.planner.truth.configuration import cut, formats, room
+from headway.planner.truth.launched import narrow_cache, reads_all_experts, steps_unseen, waits_for_host
 from headway.planner.truth.measurement import Measurement
 from headway.planner.truth.models import DRAFTS, measured_shape
 from headway.roofline.serving import Served, joined
-from headway.roofline.terms import Terms, step_terms
+from headway.roofline.terms import Terms, all_experts_read, step_terms
 
 UNSTATED_REPLICAS = 4
 """That decode on at most UNSTATED_CHIPS each, where prompts are computed apart: the median of those that state it."""
@@ -31,7 +32,8 @@ def served(found: Sequence[Measurement], catalog: Catalog) -> Served:
     """In the order of the measurements. Raises CatalogError or ShapeError for what can not be priced."""
     groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
     for i, m in enumerate(found):
-        groups[(m.model, m.system, m.engine, m.weights, m.prefill, m.decode, m.batch, m.apart, m.median_gap)].append(i)
+        named = (m.model, m.system, m.engine, m.weights, m.prefill, m.decode, m.batch, m.apart, m.median_gap)
+        groups[(*named, narrow_cache(m, catalog.system(m.system)), reads_all_experts(m))].append(i)
     parts = [_group([found[i] for i in rows], catalog) for rows in groups.values()]
     order = np.argsort([i for rows in groups.values() for i in rows])
     return joined(parts).take(order)
@@ -41,7 +43,7 @@ def _group(found: Sequence[Measurement], catalog: Catalog) -> Served:
     """Measurements that differ in lengths, concurrency and metric only."""
     first = found[0]
     model, system = measured_shape(catalog, first.model), catalog.system(first.system)
-    p = formats(first, model)
+    p = formats(first, model, system)
     prompts_cut, decode_cut = cut(model, first.prefill, p, system), cut(model, first.decode, p, system)
     prompt, output, requests = (
         np.array([getattr(m, name) for m in found], np.int64)
@@ -59,7 +61,8 @@ def _group(found: Sequence[Measurement], catalog: Catalog) -> Served:
         (prefill(known, prompt, batch=requests if alone else groups), prompts_cut),
     )
     count = len(found)
-    step, prompt_step, prompts_step = (_terms(model, shape, p, c, system) for shape, c in steps)
+    priced = (_terms(model, shape, p, c, system) for shape, c in steps)
+    step, prompt_step, prompts_step = map(all_experts_read, priced) if reads_all_experts(first) else priced
     return Served(
         decode=step,
         prompt=prompt_step,
@@ -72,6 +75,8 @@ def _group(found: Sequence[Measurement], catalog: Catalog) -> Served:
         first=np.array([m.metric == "ttft" for m in found]),
         alone=np.full(count, alone),
         unmixed=np.full(count, first.apart or alone or first.median_gap),
+        unseen_steps=np.array([steps_unseen(m, system) for m in found]),
+        waits_for_host=np.array([waits_for_host(m) for m in found]),
     )
 
 
@@ -95,6 +100,7 @@ def tags(m: Measurement, catalog: Catalog) -> dict[str, str]:
         "chip": chip,
         "engine and chip": f"{m.engine}, {chip}",
         "protocol": protocol(m),
+        "protocol and engine": f"{protocol(m)}, {m.engine}",
         "client": client(m),
         "mode": mode,
         "engine and mode": f"{m.engine}, {mode}",

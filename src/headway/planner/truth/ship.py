@@ -54,7 +54,11 @@ def shipped(e: Evidence, held: HeldOut, catalog: Catalog) -> tuple[Shipped, ...]
 
 
 def _tags(engine: str, chip: str | None = None) -> Tags:
-    found = _RUN | {"engine": engine, "engine and mode": f"{engine}, mixed"}
+    found = _RUN | {
+        "engine": engine,
+        "engine and mode": f"{engine}, mixed",
+        "protocol and engine": f"{PROTOCOL}, {engine}",
+    }
     return found | ({"chip": chip, "engine and chip": f"{engine}, {chip}"} if chip else {})
 
 
