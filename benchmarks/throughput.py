@@ -49,7 +49,7 @@ def measured(row: dict[str, str], catalog: Catalog) -> Measurement | None:
 def planned(m: Measurement, catalog: Catalog) -> tuple[float, int] | None:
     """Tokens/s of the replica, and its chips; None: it is not fitted or does not fit."""
     model, system = measured_shape(catalog, m.model), catalog.system(m.system)
-    stored = formats(m, model)
+    stored = formats(m, model, system)
     fit = fit_for(catalog, system.chip.name, m.engine)
     if fit is None:
         return None
