@@ -87,6 +87,9 @@ def test_all_chips_of_a_run_with_prompts_apart_are_no_tensor_parallelism(tmp_pat
     assert found.apart
     assert (found.prefill, found.decode) == (Layout(4), Layout(1, 32, 32))
     assert (found.prompt_replicas, found.decode_replicas) == (1, 1)
+    path.write_text(path.read_text().replace("InferenceX", "ours"))
+    (own,) = read_data(path).measurements
+    assert (own.apart, own.decode) == (False, Layout(36))
 
 
 def test_runs_of_the_other_kind(tmp_path: Path) -> None:
@@ -187,7 +190,7 @@ def test_a_missing_file_is_named() -> None:
         (("1", "1", "1", "4"), Layout(1, 4, 4), Layout(1, 4, 4)),
         (("4", "1", "1", "8"), Layout(4, 1, 2), Layout(4, 1, 2)),
         (("8", "1", "1", "8"), Layout(8), Layout(8)),
-        (("24", "1", "1", "24"), Layout(4), Layout(1, 16, 16)),
+        (("24", "1", "1", "24"), Layout(24), Layout(24)),
         (("16", "4", "1", "16"), Layout(4, 4), Layout(4, 4)),
     ],
 )

@@ -7,7 +7,7 @@ import re
 from headway.planner.truth.measurement import Layout
 
 MOST_TENSOR = 8
-"""Chips that cut every matrix. More, without experts dealt out, are all chips of a run with prompts computed apart."""
+"""Chips that cut every matrix."""
 PROMPT_CHIPS = 4
 _SPLIT = re.compile(r"P(\d+)xD(\d+)")
 _DATA = re.compile(r"(?:1 \()?DP(\d+)\)?")
@@ -34,9 +34,6 @@ def layouts(tensor: str, expert: str, pipeline: str, chips: str = "") -> tuple[L
     stages = int(pipeline) if pipeline.isdigit() else 1
     dealt_to = int(expert) if expert.isdigit() else 1
     tensors = int(tensor)
-    if tensors > MOST_TENSOR and dealt_to <= 1 and stages <= 1:
-        decoding = 1 << (tensors - 1).bit_length() - 1
-        return Layout(PROMPT_CHIPS), Layout(1, decoding, decoding)
     if (dealt_to > 1 and tensors == dealt_to * dealt_to) or (tensors, dealt_to) == (64, 8):
         tensors = dealt_to
     groups = int(chips) // tensors if chips.isdigit() and stages <= 1 and dealt_to <= 1 else 1
@@ -55,6 +52,16 @@ def _layout(tensor: int, expert: int, pipeline: int = 1) -> Layout:
     if tensor == 1:
         return Layout(1, expert, expert, pipeline)
     return Layout(tensor, tensor, 1, pipeline)
+
+
+def parted(one: Layout) -> tuple[Layout, Layout]:
+    """(prefill, decode) where a source says that all chips of a run with prompts computed apart cut every matrix, as
+    InferenceX did in 2025: the largest power of two below their number decodes.
+    """
+    if one.tensor <= MOST_TENSOR or one.expert > 1 or one.pipeline > 1:
+        return one, one
+    decoding = 1 << (one.tensor - 1).bit_length() - 1
+    return Layout(PROMPT_CHIPS), Layout(1, decoding, decoding)
 
 
 def replicas(chips: str, prefill: Layout, decode: Layout) -> tuple[int, int] | None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from headway.catalog import Catalog
 from headway.planner.truth.aliases import engine_name, model_name, system_name, weights_name
-from headway.planner.truth.layout import layouts, replicas
+from headway.planner.truth.layout import layouts, parted, replicas
 from headway.planner.truth.measurement import MAX_ROWS, DataError, Layout, Measurement, Metric
 
 MAX_BYTES = 200_000_000
@@ -116,6 +116,8 @@ def _point(row: dict[str, str], where: str, catalog: Catalog) -> tuple[bool, Mea
         return False, None  # Power capped on purpose: another machine than the datasheet's.
     system, model = system_name(row["hardware"], catalog), model_name(row["model"], catalog)
     cut = layouts(row["tp"], row["ep"], row["pp"], row["n_gpu"])
+    if cut is not None and row["tp"].isdigit() and row["source"].startswith("InferenceX"):
+        cut = parted(cut[0])
     lengths = [row[name] for name in ("isl", "osl", "concurrency_or_batch")]
     if system is None or model is None or cut is None or not all(text.isdigit() for text in lengths):
         return True, None
