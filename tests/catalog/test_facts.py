@@ -75,6 +75,14 @@ def test_config_from_disk(catalog: Catalog, tmp_path: Path) -> None:
         catalog.config(str(tmp_path))
 
 
+@pytest.mark.parametrize("name", ["small.gguf", "model.safetensors", "pytorch_model.bin"])
+@pytest.mark.parametrize("size", [4, 5_000_000])
+def test_a_file_of_weights_is_no_model_here(catalog: Catalog, tmp_path: Path, name: str, size: int) -> None:
+    (tmp_path / name).write_bytes(b"GGUF".ljust(size, b"\xff"))
+    with pytest.raises(CatalogError, match=rf"{name}: is of weights; give a config\.json, .* or a model of"):
+        catalog.config(str(tmp_path / name))
+
+
 def price_row(**cells: str) -> str:
     row = dict.fromkeys(PRICE_COLUMNS, "") | {
         "provider": "me",

@@ -27,6 +27,7 @@ from headway.catalog.table import Item, Schema, read_bounded, read_items
 from headway.catalog.tier import Tier, tier
 
 MAX_CONFIG_BYTES = 4_000_000
+WEIGHT_FILES = (".gguf", ".safetensors", ".bin", ".pt", ".pth")
 TABLES = ("chips.csv", "systems.csv", "prices.csv", "models.csv", "energy.csv", "calibration.csv", "tiers.csv")
 Thing = TypeVar("Thing")
 
@@ -75,6 +76,10 @@ class Catalog:
     def config(self, name: str) -> dict[str, Any]:
         """Of a model in the catalog, or of a `config.json` (or a directory that holds one) on disk."""
         if (file := _on_disk(name)) is not None:
+            if file.suffix in WEIGHT_FILES:
+                raise CatalogError(
+                    f"{file}: is of weights; give a config.json, a directory that holds one, or a model of the catalog"
+                )
             return read_config(file)
         if _is_path(name) and folded(name) not in map(folded, self.configs):
             raise CatalogError(
