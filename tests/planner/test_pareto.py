@@ -18,6 +18,7 @@ from headway.planner.deployment import Deployment
 from headway.planner.lengths import Lengths
 from headway.planner.pareto import pareto_report
 from headway.planner.sweep import batch_ladder, cuts
+from headway.planner.uncertain import uncertain_figures
 from headway.roofline import calibration, memory_plan
 from tests.arithmetic.models import catalog, model
 
@@ -91,6 +92,23 @@ def test_conditions_that_only_together_leave_nothing_say_so() -> None:
     assert max(slow.dropped, late.dropped) < both.dropped == both.considered
     assert both.condition == "configurations miss one or the other"
     assert "2 x dgx-spark (dgx-spark-node) in bf16, batch 1, with 33.81 tokens/s a user, 0.557 s" in both.nearest
+
+
+@pytest.mark.parametrize("question", [["best", "--slo", "20"], ["pareto"], ["fast-mode"]])
+def test_answers_say_which_figures_compared_are_uncertain(question: list[str]) -> None:
+    """Each once, and whose it is where several systems are compared."""
+    asked = [*question, "llama-3.1-8b", "--context", "4096", "--max-chips", "8", "--engine", "none"]
+    one = json.loads(CliRunner().invoke(plan, [*asked, "--system", "vr200-nvl72", "--json"]).stdout)["uncertain"]
+    assert set(one) == set(uncertain_figures(catalog().system("vr200-nvl72")))
+    names = ("hgx-h100", "vr200-nvl72")
+    run = CliRunner().invoke(plan, [*asked, *(word for name in names for word in ("--system", name))])
+    said = run.stdout.split("\nuncertain\n")[1].splitlines()
+    assert len(set(said)) == len(said)
+    for name in names:
+        for line in uncertain_figures(catalog().system(name)):
+            [shown] = [each for each in said if each.startswith(f"  - {line} (")]
+            assert name in shown
+    assert any(line.startswith("  - hbm_bytes_per_s 22000 GB/s: announced") for line in said)
 
 
 def test_fits_are_used_only_if_every_chip_has_one() -> None:

@@ -146,7 +146,7 @@ def show_pareto(report: ParetoReport, as_json: bool) -> None:
         click.echo(f"best at {report.slo_tokens_per_s:.4g} tokens/s a user")
         click.echo(_configuration(report.best_at_slo) if report.best_at_slo else "  none reaches it")
     _left_out(report)
-    _assume(report.assumptions, formulas=report.formulas)
+    _assume(report.assumptions, report.uncertain, report.formulas)
 
 
 def show_best(report: BestReport, as_json: bool) -> None:
@@ -156,7 +156,7 @@ def show_best(report: BestReport, as_json: bool) -> None:
     _configurations(report, report.best)
     click.echo(report.why)
     _left_out(report)
-    _assume(report.assumptions, formulas=report.formulas)
+    _assume(report.assumptions, report.uncertain, report.formulas)
 
 
 def _left_out(report: ParetoReport | BestReport) -> None:

@@ -14,6 +14,7 @@ from headway.planner.basis import assumptions, formulas
 from headway.planner.left_out import LeftOut, left_out
 from headway.planner.lengths import Lengths, asked_tokens
 from headway.planner.sweep import MAX_CHIPS, Configuration, common_fits, deployments, sweeps
+from headway.planner.uncertain import uncertain_of_compared
 from headway.roofline import Calibration
 
 ORDER = (
@@ -45,6 +46,8 @@ class BestReport:
     """Why there is none; empty: there is one."""
     formulas: tuple[str, ...]
     assumptions: tuple[str, ...]
+    uncertain: tuple[str, ...]
+    """Of all systems compared: also those that are not in the answer had to be beaten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +129,7 @@ def best_report(
         dropped,
         formulas(load, bool(fits)),
         (*assumptions(load, fits), ORDER),
+        uncertain_of_compared(systems),
     )
 
 

@@ -37,6 +37,7 @@ class FastModeReport:
     fast: Configuration
     formulas: tuple[str, ...]
     assumptions: tuple[str, ...]
+    uncertain: tuple[str, ...]
 
 
 def fast_mode_report(
@@ -70,6 +71,7 @@ def fast_mode_report(
         fast,
         (*FORMULAS, *report.formulas),
         report.assumptions,
+        report.uncertain,
     )
 
 

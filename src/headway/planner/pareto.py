@@ -15,6 +15,7 @@ from headway.planner.basis import assumptions, formulas
 from headway.planner.left_out import LeftOut, left_out
 from headway.planner.lengths import Lengths, asked_tokens
 from headway.planner.sweep import MAX_CHIPS, Configuration, Sweep, common_fits, deployments, sweeps
+from headway.planner.uncertain import uncertain_of_compared
 from headway.roofline import Calibration
 
 STAIRCASE = "a point is on the frontier if no other is at least as good in both and better in one"
@@ -42,6 +43,8 @@ class ParetoReport:
     """Why there is no frontier, or nothing reaches the SLO; empty: there is, and something does."""
     formulas: tuple[str, ...]
     assumptions: tuple[str, ...]
+    uncertain: tuple[str, ...]
+    """Of all systems compared: also those that are not in the answer had to be beaten."""
 
 
 def pareto_report(
@@ -78,6 +81,7 @@ def pareto_report(
         dropped,
         formulas(load, bool(fits)),
         (*assumptions(load, fits), STAIRCASE),
+        uncertain_of_compared(systems),
     )
 
 

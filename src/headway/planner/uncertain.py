@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from headway.catalog import System
 
 _UNUSED = ("year", "tco_usd_per_hour", "price_usd", "sram_bytes", "host_bytes", "host_bytes_per_s")
@@ -21,3 +23,13 @@ def uncertain_figures(system: System, *besides: str) -> tuple[str, ...]:
         for name, figure in figures.items()
         if figure.status in ("announced", "rumour") and (name not in _UNUSED or name in besides)
     )
+
+
+def uncertain_of_compared(systems: Sequence[System]) -> tuple[str, ...]:
+    """Each once; with several systems it names those that have it."""
+    owners: dict[str, dict[str, None]] = {}
+    for system in systems:
+        for line in uncertain_figures(system):
+            owners.setdefault(line, {})[system.name] = None
+    several = len({system.name for system in systems}) > 1
+    return tuple(f"{line} ({', '.join(names)})" if several else line for line, names in owners.items())
