@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from headway.cli import main
+from headway.cli.plan import plan
 from headway.cli.si import plain, si
 from headway.cli.simulate import simulate
 from headway.simulator import simulation
@@ -108,6 +109,10 @@ def test_a_calibrated_step_is_slower_than_the_floor() -> None:
     fitted = answer(*AZURE, "--requests", "30", "--calibrated", "vllm")
     assert fitted["tpot_s"]["p50"] > floor["tpot_s"]["p50"]
     assert fitted["cost_model"] == "calibrated to vllm"
+    assert floor["assumptions"] == []
+    planned = CliRunner().invoke(plan, ["limits", "llama-3.1-8b", "--json"]).stdout
+    [error] = [text for text in json.loads(planned)["assumptions"] if "TPOT is off by" in text]
+    assert fitted["assumptions"] == [error]
 
 
 def test_static_batching_and_reservation_are_heard() -> None:

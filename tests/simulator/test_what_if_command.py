@@ -108,7 +108,7 @@ def test_step_times_are_those_of_the_options_of_these_names(log: str) -> None:
     waiting = answer(log, "--with", "system=hgx-h100,host_gap=5ms")["changed"]["tpot_s"]["mean"]
     assert waiting >= floor["changed"]["tpot_s"]["mean"] + 5e-3
     fitted = answer(log, "--with", "system=h100x2,calibrated=vllm")
-    assert "calibrated to vllm" in fitted["changed_on"]
+    assert "steps: calibrated to vllm; h100-sxm: TPOT is off by " in fitted["changed_on"]
     assert fitted["changed"] == answer(log, "--calibrated", "vllm", "--with", "system=h100x2")["changed"]
     spread = answer(log, "--with", "system=h100x8,expert=8", "--model", "mixtral-8x7b")["changed"]
     cut = ("--tensor", "8", "--expert", "8", "--model", "mixtral-8x7b")

@@ -48,6 +48,7 @@ def _assumed(options: Mapping[str, Any], setup: Setup) -> Iterator[str]:
     yield from in_formats(setup.model, [setup.precision])
     if "machine" not in options and "weights" not in options["given"]:
         yield from (f"{name}: {text}" for text in shipped(config_of(options), setup.model, setup.precision))
+    yield from fit_error(options, setup)
 
 
 def config_of(options: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -78,6 +79,18 @@ def cost_model(options: Mapping[str, Any], setup: Setup) -> str:
     error = f"off by {machine.held_out_median_error:.0%} (median) where held out"
     measured = f"measured on {machine.date} with {machine.model} in {machine.dtype}, {error}"
     return measured if _measured_so(machine, setup) else f"{measured}; EXTRAPOLATED to another model or number format"
+
+
+def fit_error(options: Mapping[str, Any], setup: Setup) -> tuple[str, ...]:
+    """How far off the fit of an engine is, as `headway plan` says it; nothing of floors and machine files, of which
+    `cost_model` says it.
+    """
+    from headway.planner.basis import error_of
+    from headway.roofline import calibration
+
+    if "machine" in options or setup.calibration is None:
+        return ()
+    return (error_of(setup.system.chip.name, calibration(setup.calibration)),)
 
 
 def _measured_so(machine: MachineFile, setup: Setup) -> bool:

@@ -11,7 +11,7 @@ import click
 
 from headway.cli.quantities import NamedPath
 from headway.cli.replica_options import REPLICA
-from headway.cli.simulate_machine import cost_model, with_machine
+from headway.cli.simulate_machine import cost_model, fit_error, with_machine
 from headway.cli.simulate_pools import described_fleet
 
 if TYPE_CHECKING:
@@ -131,12 +131,13 @@ def _machines(options: Options, checks_room: bool = False) -> Machines:
 
     setup = setup_of(options)
     model = f"{options['model']} (weights {options['weights']}, cache {options['kv']})"
+    steps = "; ".join((cost_model(options, setup), *fit_error(options, setup)))
     return Machines(
         step_time=lambda config: _step_time(options, config, checks_room),
         price=setup.replica_price,
         num_replicas=setup.num_replicas,
         router=setup.router,
-        title=f"{model} on {described_fleet(setup)['fleet']}; steps: {cost_model(options, setup)}",
+        title=f"{model} on {described_fleet(setup)['fleet']}; steps: {steps}",
     )
 
 
