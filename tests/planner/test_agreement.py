@@ -53,6 +53,17 @@ def test_a_request_sees_the_steps_of_decode(name: str, cut: dict[str, int], fitt
 
 
 @pytest.mark.parametrize(("name", "cut"), CUTS)
+def test_who_boards_waits_for_half_a_step_of_the_others(name: str, cut: dict[str, int]) -> None:
+    """A request by itself waits for none."""
+    where = deployed(name, **cut)
+    one, most = (point.step_s for point in decode_report(where, [1, 31], [8191]).points)
+    for batch, step_s in ((1, 0.0), (2, one), (32, most)):
+        stages = journey_report(where, Workload(8191, 0, 2, batch), 0.1, 0.5).stages
+        [boarding] = [stage for stage in stages if stage.name == "boarding"]
+        assert boarding.duration_s == pytest.approx(step_s / 2)
+
+
+@pytest.mark.parametrize(("name", "cut"), CUTS)
 def test_a_receipt_and_a_price_count_the_same_chip_seconds(name: str, cut: dict[str, int]) -> None:
     where = at_floor(name, cut)
     cost, price = request_receipt(where, WORK).floor, price_report(where, WORK, Owner(3.0, 1.0, None, 0, 1.0), None)

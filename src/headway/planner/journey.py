@@ -17,7 +17,7 @@ DETOUR = 1.67
 FORMULAS = (
     "there and back = 2 x distance x detour / (c / 1.468)",
     "queue = utilisation / (2 (1 - utilisation)) x prompt's step: one server, equal jobs, random arrivals (M/D/1)",
-    "boarding = half a decode step: the one that is running must end",
+    "boarding = half a decode step of the others in the batch: the one that is running must end",
     "first token = way there + front + queue + boarding + prompt's step + way back",
 )
 ASSUMPTIONS = (
@@ -73,7 +73,8 @@ def journey_report(
     where.check_fits(work.prompt + work.output, work.batch)
     steps = [float(s) for s in where.decode_steps_s(work.prompt, work.output, work.batch)]
     prompt_s = where.prefill_s(work.new, work.cached)
-    boarding_s = float(where.decode_s(work.batch, work.prompt)) / 2
+    others = work.batch - 1
+    boarding_s = float(where.decode_s(others, work.prompt)) / 2 if others else 0.0
     legs: list[tuple[str, str, float]] = []
     if handshakes:
         legs.append((_counted(handshakes, "handshake"), "network", handshakes * round_trip))
