@@ -77,6 +77,8 @@ def test_the_table_has_a_row_a_point_and_says_what_did_not_fit() -> None:
 def test_an_option_may_be_swept_over_its_default_and_over_values_with_commas() -> None:
     points = answer(*FEW, "--sweep", "calibrated=default,vllm")["points"]
     assert [point["result"]["cost_model"] for point in points] == ["floor", "calibrated to vllm"]
+    text = called(*FEW, "--sweep", "calibrated=default,vllm", "--sweep", "replicas=1,2").output
+    assert text.count("assuming: h100-sxm: TPOT is off by ") == 1
     pools = "pool=replicas=1,system=hgx-h100; replicas=1,system=hgx-h100 & replicas=2,system=hgx-b200,tensor=2;"
     assert [point["result"]["chips"] for point in answer(*FEW, "--sweep", pools)["points"]] == [1, 5]
 

@@ -73,6 +73,8 @@ def show_sweep(axes: Sequence[str], units: Mapping[str, str], rows: Sequence[Row
         click.echo(_line([*name, *rest], widths, len(axes) + bool(error)))
         above = error or above
     click.echo(_summed(rows, results, total))
+    for text in dict.fromkeys(text for result in results for text in result.get("assumptions", ())):
+        click.echo(f"  assuming: {text}")
 
 
 def _columns(results: Sequence[Mapping[str, Any]]) -> dict[str, Measure]:
