@@ -102,6 +102,30 @@ def test_however_a_dense_model_is_cut_the_same_is_multiplied(cut: dict[str, int]
         assert step.reading_j >= other.reading_j * (1 - 1e-9)
 
 
+@pytest.mark.parametrize("batch", [1, 3, 4, 5, 9])
+@pytest.mark.parametrize("pipeline", [1, 4])
+def test_groups_spend_what_each_would_by_itself(batch: int, pipeline: int) -> None:
+    """Of a dense model; an idle one spends nothing. Passes through stages are dealt out to the groups in turn."""
+    both = energy_report(deployed(tensor=2, data=2, pipeline=pipeline), catalog().energy, batch, 8192).steps[0]
+    part = -(-batch // min(pipeline, batch))
+    passes = [min(part, batch - done) for done in range(0, batch, part)]
+    groups = [size for one in passes for size in (-(-one // 2), one // 2) if size]
+    alone = [energy_report(deployed(tensor=2), catalog().energy, size, 8192).steps[0] for size in groups]
+    assert both.reading_j == pytest.approx(sum(step.reading_j or 0.0 for step in alone))
+    assert both.multiplying_j == pytest.approx(sum(step.multiplying_j for step in alone))
+
+
+@pytest.mark.parametrize("batch", [1, 3, 9])
+def test_experts_that_all_groups_share_are_counted_once(batch: int) -> None:
+    name = "qwen3-30b-a3b"
+    steps = [
+        energy_report(deployed(name, **cut), catalog().energy, batch, 8192).steps[0]
+        for cut in ({"tensor": 1}, {"data": 8, "expert": 8})
+    ]
+    assert steps[1].multiplying_j == pytest.approx(steps[0].multiplying_j)
+    assert (steps[0].reading_j or 0.0) <= (steps[1].reading_j or 0.0)
+
+
 def test_what_is_said_of_prompts_is_what_is_counted() -> None:
     where = deployed("llama-3.1-8b", fitted=True, tensor=1)
     each = where.prompt(1024)

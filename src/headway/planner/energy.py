@@ -102,14 +102,31 @@ def _step(
     where: Deployment, name: str, tokens: int, shape: StepShape, tokens_per_s: float, spent: WorkEnergy
 ) -> StepEnergy:
     """`shape`: of one pass through all stages. `tokens_per_s`: of all passes that are under way."""
-    cost, power_w = where.floor(shape), where.system.chip.tdp_w
-    work, passes, chips = where.work(shape), tokens / int(shape.tokens), where.cut.stage_chips
-    # A pass that carries fewer sequences reads the weights all the same.
-    weights = float(work.total("weight_bytes"))
-    read_bytes = weights * (passes if passes < 1 else math.ceil(passes)) + (float(work.memory_bytes) - weights) * passes
+    cost, power_w, chips = where.floor(shape), where.system.chip.tdp_w, where.cut.stage_chips
+    read_bytes, flops = _of_a_chip(where, shape, tokens)
     reading = read_bytes * spent.byte_j * chips if spent.byte_j else None
-    multiplying = float(work.total("flops")) * passes * spent.flop_j * chips
+    multiplying = flops * spent.flop_j * chips
     full = None if power_w is None else tokens / tokens_per_s * where.cut.chips * power_w
     share = None if reading is None else reading / (reading + multiplying)
     per_token = None if full is None else full / tokens
     return StepEnergy(name, tokens, float(cost.step_s), full, reading, multiplying, share, per_token)
+
+
+def _of_a_chip(where: Deployment, shape: StepShape, tokens: int) -> tuple[float, float]:
+    """Bytes and FLOPs for `tokens`, the mean over a stage's chips. Work is counted for the fullest group of sequences,
+    of experts for all groups together.
+    """
+    work, groups, passes = where.work(shape), where.cut.data, tokens / int(shape.tokens)
+    mean = 1 / (groups * float(shape.busiest_share(groups)))
+
+    def each(field: str, of_others: float, of_experts: float) -> float:
+        experts = float(work.total(field, "experts"))
+        return (float(work.total(field)) - experts) * of_others + experts * of_experts
+
+    # A pass that carries fewer sequences reads the weights all the same, in every group that has one.
+    sequences = int(shape.sequences)
+    full, rest = divmod(tokens * sequences // int(shape.tokens), sequences)
+    busy = (full * min(sequences, groups) + min(rest, groups)) / groups
+    weights = each("weight_bytes", busy, passes if passes < 1 else math.ceil(passes))
+    moved = each("memory_bytes", mean * passes, passes) - each("weight_bytes", mean * passes, passes)
+    return weights + moved, each("flops", mean * passes, passes)
