@@ -94,6 +94,20 @@ def test_conditions_that_only_together_leave_nothing_say_so() -> None:
     assert "2 x dgx-spark (dgx-spark-node) in bf16, batch 1, with 33.81 tokens/s a user, 0.557 s" in both.nearest
 
 
+@pytest.mark.parametrize("question", ["best", "pareto"])
+def test_one_output_token_has_no_rate_that_a_user_sees(question: str) -> None:
+    """An SLO of tokens/s that nothing could reach drops nothing; one of the first token does."""
+    asked = [question, "llama-3.1-8b", "--output", "1", "--max-chips", "2", "--slo", "1000000", "--json"]
+    run = CliRunner().invoke(plan, asked)
+    answer = json.loads(run.stdout)
+    assert (run.exit_code, answer["slo_tokens_per_s"], answer["left_out"]) == (0, None, [])
+    assert any("no SLO of it is applied" in text for text in answer["assumptions"])
+    assert "tokens/s for every user" not in run.stdout
+    late = CliRunner().invoke(plan, [*asked, "--slo-ttft", "1ms"])
+    assert late.exit_code == 1
+    assert all("first token" in each["condition"] for each in json.loads(late.stdout)["left_out"])
+
+
 @pytest.mark.parametrize("question", [["best", "--slo", "20"], ["pareto"], ["fast-mode"]])
 def test_answers_say_which_figures_compared_are_uncertain(question: list[str]) -> None:
     """Each once, and whose it is where several systems are compared."""

@@ -192,7 +192,7 @@ def pareto_question(slo: float | None, chart: Path | None, title: str | None, as
 
     draw(drawing, chart)
     show_pareto(report, as_json)
-    if not report.frontier or (slo is not None and report.best_at_slo is None):
+    if not report.frontier or (report.slo_tokens_per_s is not None and report.best_at_slo is None):
         raise click.exceptions.Exit(1)
 
 

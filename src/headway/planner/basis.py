@@ -65,6 +65,7 @@ def assumptions(load: Lengths | int, fits: Mapping[str, Calibration]) -> tuple[s
         )
     return (
         f"each request: {load.prompt:,} tokens in ({load.cached:,} cached), {load.output:,} out",
+        *(("nobody sees tokens/s a user of one output token: no SLO of it is applied",) if load.output == 1 else ()),
         "a batch in flight at any time: the next request comes when one ends",
         "sequences are half way through their output on the average; memory and steps count them so",
         f"split: whole replicas of one system and format; those for prompts are busy {BUSIEST:.0%} of the time at most",

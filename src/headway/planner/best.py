@@ -12,7 +12,7 @@ from headway.arithmetic.shape import ModelShape
 from headway.catalog import System
 from headway.planner.basis import assumptions, formulas
 from headway.planner.left_out import LeftOut, left_out
-from headway.planner.lengths import Lengths, asked_tokens
+from headway.planner.lengths import Lengths, asked_tokens, rate_that_counts
 from headway.planner.sweep import MAX_CHIPS, Configuration, common_fits, deployments, sweeps
 from headway.planner.uncertain import uncertain_of_compared
 from headway.roofline import Calibration
@@ -32,7 +32,8 @@ class BestReport:
     """None: decode only."""
     cached_tokens: int | None
     output_tokens: int | None
-    slo_tokens_per_s: float
+    slo_tokens_per_s: float | None
+    """None: nobody sees it."""
     slo_ttft_s: float | None
     cost_model: str
     ordered_by: str
@@ -105,9 +106,10 @@ def best_report(
     count: int = 5,
     slo_ttft_s: float | None = None,
 ) -> BestReport:
+    slo = rate_that_counts(slo_tokens_per_s, load)
     fits = common_fits(systems, fitted or {})
     tried = sweeps(name, model, systems, precisions, load, fits, max_chips, slo_ttft_s)
-    reached = [s.configuration(j) for s in tried if (j := s.best_at(slo_tokens_per_s, slo_ttft_s)) is not None]
+    reached = [s.configuration(j) for s in tried if (j := s.best_at(slo or 0.0, slo_ttft_s)) is not None]
     by_money = all(system.chip.rent_usd_per_hour is not None for system in systems)
     order = (_MONEY if by_money else _YIELD, *_TIES)
     ranked = tuple(sorted(reached, key=lambda c: tuple(_rounded(figure.of(c)) for figure in order)))
@@ -115,17 +117,17 @@ def best_report(
     dropped: tuple[LeftOut, ...] = ()
     if not ranked:
         every = chain.from_iterable(deployments(name, model, systems, precisions, load, fits, max_chips))
-        dropped = left_out(tried, every, asked_tokens(load)[0], slo_tokens_per_s, slo_ttft_s)
+        dropped = left_out(tried, every, asked_tokens(load)[0], slo, slo_ttft_s)
     return BestReport(
         name,
         *asked_tokens(load),
-        slo_tokens_per_s,
+        slo,
         slo_ttft_s,
         "calibrated" if fits else "floor",
         "usd_per_mtok" if by_money else "throughput_tokens_per_s_per_chip",
         sum(len(s.batches) for s in tried),
         ranked[:count],
-        _why(ranked, slo_tokens_per_s, slo_ttft_s, most, order),
+        _why(ranked, slo, slo_ttft_s, most, order),
         dropped,
         formulas(load, bool(fits)),
         (*assumptions(load, fits), ORDER),
@@ -140,20 +142,19 @@ def _rounded(figure: float) -> float:
 
 def _why(
     best: Sequence[Configuration],
-    slo_tokens_per_s: float,
+    slo_tokens_per_s: float | None,
     slo_ttft_s: float | None,
     most: float | None,
     order: Sequence[_Figure],
 ) -> str:
     """`most`: tokens/s a user of the fastest configuration. None: the model fits nowhere."""
-    slo = f"{slo_tokens_per_s:g} tokens/s" + (
-        "" if slo_ttft_s is None else f" and a first token within {slo_ttft_s:g} s"
-    )
+    rate = [] if slo_tokens_per_s is None else [f"{slo_tokens_per_s:g} tokens/s"]
+    slo = " and ".join(rate if slo_ttft_s is None else [*rate, f"a first token within {slo_ttft_s:g} s"])
     if most is None:
         return "the model fits no replica that these systems can form: more chips, more memory or narrower formats"
     if not best:
-        most_said = f"the fastest gives {most:.4g} tokens/s"
-        return f"no configuration gives every user {slo}; {most_said}: ask for less, or shorten the context"
+        most_said = f"; the fastest gives {most:.4g} tokens/s" if rate else ""
+        return f"no configuration gives every user {slo}{most_said}: ask for less, or shorten the context"
     first, *rest = best
     if not rest:
         return "no other cut reaches the SLO"
@@ -162,8 +163,9 @@ def _why(
     if decided is None:
         return f"the second is as good in every figure: {_described(second)}, the first {_described(first)}"
     tie = "" if decided is order[0] else order[0].same
+    held = f"with {slo} for every user " if slo else ""
     return (
-        f"the second {tie}{decided.worse(first, second)}: with {slo} for every user it is {_described(second)}; "
+        f"the second {tie}{decided.worse(first, second)}: {held}it is {_described(second)}; "
         f"the first is {_described(first)}"
     )
 

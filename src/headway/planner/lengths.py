@@ -34,6 +34,11 @@ class Lengths:
         return self.prompt + max(1, self.output // 2)
 
 
+def rate_that_counts(slo_tokens_per_s: float | None, load: Lengths | int) -> float | None:
+    """None: users see no tokens/s of an answer that is one token."""
+    return None if not isinstance(load, int) and load.output == 1 else slo_tokens_per_s
+
+
 def asked_tokens(load: Lengths | int) -> tuple[int, int | None, int | None, int | None]:
     """What a sequence holds on the average, and each request's prompt, its cached part and output; a number: decode
     only.

@@ -13,7 +13,7 @@ from headway.arithmetic.shape import ModelShape
 from headway.catalog import System
 from headway.planner.basis import assumptions, formulas
 from headway.planner.left_out import LeftOut, left_out
-from headway.planner.lengths import Lengths, asked_tokens
+from headway.planner.lengths import Lengths, asked_tokens, rate_that_counts
 from headway.planner.sweep import MAX_CHIPS, Configuration, Sweep, common_fits, deployments, sweeps
 from headway.planner.uncertain import uncertain_of_compared
 from headway.roofline import Calibration
@@ -35,6 +35,7 @@ class ParetoReport:
     frontier: tuple[Configuration, ...]
     """From the most interactive to the most productive."""
     slo_tokens_per_s: float | None
+    """None: not asked for, or nobody sees it."""
     slo_ttft_s: float | None
     """What misses it is left out."""
     best_at_slo: Configuration | None
@@ -61,6 +62,7 @@ def pareto_report(
     """`load`: what requests are like; a number: decode only, every sequence that long. `fitted`: calibrations by chip;
     without one for every system's chip, all are compared by their floors.
     """
+    slo_tokens_per_s = rate_that_counts(slo_tokens_per_s, load)
     fits = common_fits(systems, fitted or {})
     tried = sweeps(name, model, systems, precisions, load, fits, max_chips, slo_ttft_s)
     reached = [s.configuration(j) for s in tried if (j := s.best_at(slo_tokens_per_s or 0.0, slo_ttft_s)) is not None]
