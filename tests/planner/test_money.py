@@ -201,6 +201,17 @@ def test_a_fleet_grows_with_its_users() -> None:
     assert second.transceivers == 6 * chips
 
 
+def test_a_fleet_is_rented_at_what_is_asked_else_as_the_catalog_has_it() -> None:
+    known, unknown = deployed(mfu=0.7), deployed("qwen3-8b", "m3-ultra-node", weights="bf16", tensor=1)
+    for where, given, hourly in ((known, None, 1.3), (known, 2.6, 2.6), (unknown, None, None), (unknown, 2.6, 2.6)):
+        report = fleet_report(where, WORK, DEMAND, given)
+        assert report.usd_per_chip_hour == hourly
+        for year in report.years:
+            chips = year.serving_chips + year.training_chips
+            rent = None if hourly is None else pytest.approx(chips * hourly * 24 * 365.25)
+            assert year.rent_usd_per_year == rent
+
+
 @pytest.mark.parametrize(
     ("field", "value", "words"),
     [("training_share", 1.0, "training share"), ("utilisation", 0.0, "utilisation"), ("years", 31, "years must be")],

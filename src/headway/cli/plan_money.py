@@ -134,6 +134,7 @@ def implied_question(
 @on_a_system
 @a_request(prompt=4096, output=512)
 @MFU
+@HOURLY
 @option("--users", type=COUNT, default="10M", help="Users at the start.")
 @option("--requests-per-day", type=COUNT, default=20.0, help="Requests of a user.")
 @option("--peak", type=Number(1, 100), default=2.0, help="Load at the peak, over the mean.")
@@ -145,6 +146,7 @@ def implied_question(
 @option("--transceiver-w", type=Number(0, 1000), default=30.0, help="Watts of a transceiver.")
 @option("--overhead", type=Number(1, 10), default=1.56, help="Power at the wall over that of the chips.")
 def fleet_question(
+    usd_per_chip_hour: float | None,
     users: float,
     requests_per_day: float,
     peak: float,
@@ -176,7 +178,7 @@ def fleet_question(
             transceiver_w,
             overhead,
         )
-        report = fleet_report(where, work, demand)
+        report = fleet_report(where, work, demand, usd_per_chip_hour)
     show(report, as_json)
 
 

@@ -16,6 +16,7 @@ FORMULAS = (
     "chips = requests/s x chip-seconds of a request / utilisation, in whole replicas",
     "training chips = serving chips x share / (1 - share)",
     "MW = chips x power x overhead + transceivers x their power",
+    "rent = chips x USD a chip-hour x 8,766 hours",
     "year n = year 0 x growth^n",
 )
 ASSUMPTIONS = (
@@ -23,6 +24,7 @@ ASSUMPTIONS = (
     "the fleet is sized for the peak; prompts and decode steps share the chips",
     "users grow, what each asks for stays; hardware and model stay the same",
 )
+HOURS_PER_YEAR = 8766
 MAX_YEARS = 30
 MAX_CHIPS = 1e15
 """More are a mistake, and no whole number that is certain."""
@@ -75,14 +77,20 @@ class FleetReport:
     chip_s_per_request: float
     prefill_share: float
     requests_per_chip_day: float
+    usd_per_chip_hour: float | None
     years: tuple[FleetYear, ...]
     uncertain: tuple[str, ...]
     assumptions: tuple[str, ...]
     formulas: tuple[str, ...] = FORMULAS
 
 
-def fleet_report(where: Deployment, work: Workload, demand: Demand) -> FleetReport:
-    """Raises ShapeError if it does not fit or a year's fleet has more than MAX_CHIPS."""
+def fleet_report(
+    where: Deployment, work: Workload, demand: Demand, usd_per_chip_hour: float | None = None
+) -> FleetReport:
+    """`usd_per_chip_hour` None: the chip's rent, if it is known. Raises ShapeError if it does not fit or a year's fleet
+    has more than MAX_CHIPS.
+    """
+    hourly = usd_per_chip_hour if usd_per_chip_hour is not None else where.system.chip.rent_usd_per_hour
     where.check_fits(work.prompt + work.output, work.batch)
     prefill = where.prefill_chip_s(work.prompt, work.cached)
     request = prefill + where.decode_chip_s(work.prompt, work.output, work.batch)
@@ -94,13 +102,16 @@ def fleet_report(where: Deployment, work: Workload, demand: Demand) -> FleetRepo
         request,
         prefill / request,
         demand.utilisation * SECONDS_PER_DAY / request,
-        tuple(_year(where, work, demand, request, year) for year in range(demand.years + 1)),
+        hourly,
+        tuple(_year(where, work, demand, request, hourly, year) for year in range(demand.years + 1)),
         uncertain_figures(where.system),
         (*ASSUMPTIONS, *where.assumed(of_many=True)),
     )
 
 
-def _year(where: Deployment, work: Workload, d: Demand, request_chip_s: float, year: int) -> FleetYear:
+def _year(
+    where: Deployment, work: Workload, d: Demand, request_chip_s: float, usd_per_chip_hour: float | None, year: int
+) -> FleetYear:
     chip, users = where.system.chip, d.users * d.growth**year
     rate = users * d.requests_per_user_day / SECONDS_PER_DAY * d.peak_over_mean
     needed = rate * request_chip_s / d.utilisation
@@ -114,7 +125,7 @@ def _year(where: Deployment, work: Workload, d: Demand, request_chip_s: float, y
     chips = serving + training
     light_w = transceiver_w(chips, d.transceivers_per_chip, d.transceiver_w)
     power = None if chip.tdp_w is None else chips * chip.tdp_w * d.overhead + light_w
-    rent = None if chip.rent_usd_per_hour is None else chips * chip.rent_usd_per_hour * 8766
+    rent = None if usd_per_chip_hour is None else chips * usd_per_chip_hour * HOURS_PER_YEAR
     transceivers = math.ceil(chips * d.transceivers_per_chip)
     tokens = rate * work.output
     return FleetYear(year, users, rate, tokens, serving, training, transceivers, light_w, power, rent)
