@@ -8,6 +8,7 @@ import pytest
 
 from headway.arithmetic.formats import precision
 from headway.cli.plan_options import fit_for
+from headway.planner.afd import afd_report
 from headway.planner.best import best_report
 from headway.planner.decoding import decode_report
 from headway.planner.deployment import Deployment
@@ -21,6 +22,7 @@ from headway.planner.prefix import prefix_report
 from headway.planner.price import Owner, Workload, price_report
 from headway.planner.request import request_receipt
 from headway.planner.step import roofline_report
+from headway.planner.uncertain import uncertain_of_several
 from tests.arithmetic.models import catalog, model
 from tests.planner.deployments import deployed
 
@@ -185,3 +187,16 @@ def test_pools_take_the_chip_seconds_that_a_price_counts(output: int) -> None:
     assert point.split_batch == 32
     assert point.prefill_chips_per_decode_chip == pytest.approx(price.prefill_chip_s / price.decode_chip_s, rel=2e-3)
     assert point.split_tokens_per_s_per_chip == pytest.approx(output * price.requests_per_chip_hour / 3600, rel=2e-3)
+
+
+def test_whose_an_uncertain_figure_is_is_said_where_two_systems_serve() -> None:
+    here, there = deployed(), deployed(system="vr200-nvl72")
+    apart = afd_report(there, catalog().system("lpx-256"), 8, 256, 64, 4096).uncertain
+    assert "hbm_bytes_per_s 22000 GB/s: announced" in " ".join(apart)
+    for said, names in (
+        (apart, ("vr200-nvl72", "lpx-256")),
+        (disaggregation_report(there, here, Workload(8192, 0, 64, 32), [20.0]).uncertain, ("vr200-nvl72", "hgx-h100")),
+    ):
+        assert said == uncertain_of_several([catalog().system(name) for name in names])
+        assert all(line.endswith(tuple(f"{name})" for name in names)) for line in said)
+    assert not any("(" in line for line in disaggregation_report(here, here, WORK, [20.0]).uncertain)

@@ -13,7 +13,7 @@ from headway.arithmetic.shape import ModelShape, ShapeError
 from headway.catalog import CatalogError, Chip, System
 from headway.planner.deployment import FLOOR, Deployment
 from headway.planner.fitting import USABLE
-from headway.planner.uncertain import uncertain_figures
+from headway.planner.uncertain import uncertain_of_several
 from headway.roofline import Coefficients, calibrated_cost
 from headway.roofline.split import FEED_FORWARD, MAX_MICRO_BATCHES, crossings, hop_link, hops_s, side_time
 
@@ -124,7 +124,7 @@ def afd_report(
         together,
         None if together is None else together / best.step_s,
         choices,
-        tuple(dict.fromkeys(uncertain_figures(attention.system) + uncertain_figures(feed_forward))),
+        uncertain_of_several((attention.system, feed_forward)),
     )
 
 

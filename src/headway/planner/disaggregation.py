@@ -15,7 +15,7 @@ from headway.arithmetic.spans import Ints
 from headway.planner.crossing import first_crossing
 from headway.planner.deployment import FLOOR, Deployment
 from headway.planner.price import Workload
-from headway.planner.uncertain import uncertain_figures
+from headway.planner.uncertain import uncertain_of_several
 
 StepSeconds = Callable[[Ints], FloatArray]
 FORMULAS = (
@@ -109,7 +109,7 @@ def disaggregation_report(
         latency + max(sent_s / layers, sent_s - prefill_s * (layers - 1) / layers),
         transfer_s / prefill_s,
         tuple(_point(prefills, decodes, work, speed) for speed in speeds_tokens_per_s),
-        tuple(dict.fromkeys(uncertain_figures(prefills.system) + uncertain_figures(decodes.system))),
+        uncertain_of_several((prefills.system, decodes.system)),
     )
 
 

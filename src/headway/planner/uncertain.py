@@ -25,8 +25,8 @@ def uncertain_figures(system: System, *besides: str) -> tuple[str, ...]:
     )
 
 
-def uncertain_of_compared(systems: Sequence[System]) -> tuple[str, ...]:
-    """Each once; with several systems it names those that have it."""
+def uncertain_of_several(systems: Sequence[System]) -> tuple[str, ...]:
+    """Each once; where systems differ it names those that have it."""
     owners: dict[str, dict[str, None]] = {}
     for system in systems:
         for line in uncertain_figures(system):
