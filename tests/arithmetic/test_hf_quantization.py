@@ -1,4 +1,4 @@
-"""The format of a checkpoint's weights, as its `quantization_config` says it."""
+"""The formats of a checkpoint's weights and cache, as its `quantization_config` says it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headway.arithmetic.formats import number_format
 from headway.arithmetic.hf_config import shape_from_config
-from headway.arithmetic.hf_quantization import chosen_precision, stored
+from headway.arithmetic.hf_quantization import chosen_precision, stored, stored_kv
 from headway.arithmetic.parallelism import weight_bytes
 from headway.arithmetic.shape import ShapeError
 from tests.arithmetic.models import catalog
@@ -126,6 +126,36 @@ def test_what_is_not_known_is_no_format(section: object) -> None:
     assert chosen_precision(config, shape, None, "fp8", None).named == "bf16"
 
 
+KV_FP8 = {"num_bits": 8, "type": "float", "strategy": "tensor", "dynamic": False, "symmetric": True}
+MODELOPT = {"quant_method": "modelopt", "quant_algo": "FP8"}
+
+
+@pytest.mark.parametrize(
+    ("section", "kv"),
+    [
+        ({**groups(FP8), "kv_cache_scheme": KV_FP8}, "fp8"),
+        ({"quant_method": "compressed-tensors", "kv_cache_scheme": KV_FP8}, "fp8"),
+        ({**MODELOPT, "kv_cache_scheme": {"dynamic": False, "num_bits": 8, "type": "float"}}, "fp8"),
+        ({**MODELOPT, "kv_cache_quant_algo": "FP8"}, "fp8"),
+        ({**MODELOPT, "kv_cache_quant_algo": "NVFP4"}, "nvfp4"),
+        ({**MODELOPT, "kv_cache_quant_algo": None}, None),
+        ({**groups(FP8), "kv_cache_scheme": None}, None),
+        ({**groups(FP8), "kv_cache_scheme": "fp8"}, None),
+        ({**groups(FP8), "kv_cache_scheme": {"num_bits": 8, "type": "int"}}, None),
+        (BLOCKS, None),
+        (None, None),
+    ],
+)
+def test_the_cache_is_in_the_format_that_the_file_has_scales_for(section: object, kv: str | None) -> None:
+    """Whatever the weights are in, unless another is named."""
+    config = config_of(LLAMA_8B, section)
+    shape = shape_from_config(config)
+    assert stored_kv(config) == kv
+    assert chosen_precision(config, shape, None, None, None).kv == number_format(kv or "bf16")
+    assert chosen_precision(config, shape, "bf16", None, None).kv == number_format(kv or "bf16")
+    assert chosen_precision(config, shape, None, "fp32", None).kv == number_format("fp32")
+
+
 @pytest.mark.parametrize("key", ["text_config", "llm_config"])
 def test_a_quantised_text_model_of_a_larger_file(key: str) -> None:
     config = {"model_type": "larger", key: config_of(LLAMA_8B, GPTQ)}
@@ -140,13 +170,14 @@ JSON_VALUES = st.recursive(
     max_leaves=4,
 )
 KEYS = ["quant_method", "bits", "group_size", "config_groups", "ignore", "modules_to_not_convert", "quant_algo", "sym"]
+KEYS += ["kv_cache_scheme", "kv_cache_quant_algo"]
 
 
 @given(st.sampled_from([BLOCKS, AWQ, GPTQ, groups(INT4), groups(FP4)]), st.sampled_from(KEYS), JSON_VALUES)
 def test_no_section_is_met_with_anything_but_a_format_or_none(section: dict[str, Any], key: str, value: object) -> None:
     config = config_of("mixtral-8x7b", {**section, key: value})
     shape = shape_from_config(config)
-    assert weight_bytes(shape, chosen_precision(config, shape, None, "bf16", None)) > 0
+    assert weight_bytes(shape, chosen_precision(config, shape, None, None, None)) > 0
 
 
 @pytest.mark.parametrize(("name", "bits"), [("int4_group32", 4.5), ("int8_group64_zero", 8.375), ("nf4_double", 4.127)])

@@ -11,6 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from headway.cli.plan import plan
+from headway.cli.simulate import simulate
+from tests.arithmetic.models import catalog
 
 LONG = "{asked} tokens are more than {name} is made for ({most}): counted as if it were"
 QUANTISED = (
@@ -76,6 +78,43 @@ def test_weights_are_in_the_format_that_the_file_says_where_none_is_named(questi
     if question not in ("limits", "pareto"):
         other = answer(question, "gpt-oss-20b", "--experts", "nvfp4", "--kv", "fp8")
         assert other.get("weight_format", "bf16, experts nvfp4") == "bf16, experts nvfp4"
+
+
+KV = "the cache is counted in fp8, as the model's file says; --kv says another"
+
+
+@pytest.fixture
+def fp8_cache(tmp_path: Path) -> str:
+    """A model in bf16 whose file has scales for a cache in fp8."""
+    section = {"quant_method": "compressed-tensors", "kv_cache_scheme": {"num_bits": 8, "type": "float"}}
+    config = catalog().config("llama-3.1-8b") | {"quantization_config": section}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    return str(tmp_path)
+
+
+@pytest.mark.parametrize("question", ["kv", "memory", "decode", "best --slo 20 --max-chips 1", "pareto --max-chips 1"])
+def test_the_cache_is_in_the_format_that_the_file_says_where_none_is_named(question: str, fp8_cache: str) -> None:
+    asked = [*question.split(), fp8_cache, "--weights", "bf16"]
+    found = answer(*asked)
+    assert KV in found["assumptions"]
+    same = answer(*asked, "--kv", "fp8")
+    assert found | {"assumptions": [line for line in found["assumptions"] if line != KV]} == same
+    assert answer(*asked, "--kv", "bf16")["assumptions"] == same["assumptions"]
+    assert KV not in said(*question.split(), "llama-3.1-8b")
+
+
+def test_a_simulation_takes_it_too(fp8_cache: str) -> None:
+    def simulated(*more: str) -> dict[str, Any]:
+        asked = ["--model", fp8_cache, "--weights", "bf16", "--requests", "3", "--json", *more]
+        run = CliRunner().invoke(simulate, asked)
+        assert run.exit_code == 0, run.output
+        found: dict[str, Any] = json.loads(run.stdout)
+        return found
+
+    found, same = simulated(), simulated("--kv", "fp8")
+    assert (found.pop("assumptions"), same.pop("assumptions")) == ([KV], [])
+    assert found == same
+    assert found["kv"][0]["mean_used_bytes"] < simulated("--kv", "bf16")["kv"][0]["mean_used_bytes"]
 
 
 def test_a_method_that_is_not_known_is_said() -> None:

@@ -98,6 +98,7 @@ def test_formats_and_fleet(log: str) -> None:
     assert half["tpot_s"]["mean"] < 0.75 * whole["tpot_s"]["mean"]
     two = answer(log, "--with", "system=h100x2,replicas=2,router=least-work")
     assert "2 x 2 h100-sxm" in two["changed_on"]
+    assert "(weights bf16, cache bf16)" in two["changed_on"]
     assert two["changed"]["tpot_s"]["mean"] < whole["tpot_s"]["mean"]
     assert two["changed"]["energy_j"] == pytest.approx(2 * H100_W * two["changed"]["service_s"])
 

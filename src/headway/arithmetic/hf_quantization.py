@@ -1,4 +1,4 @@
-"""The number formats that a checkpoint's weights are in: `quantization_config` of its `config.json`."""
+"""The number formats that a checkpoint's weights and cache are in: `quantization_config` of its `config.json`."""
 
 from __future__ import annotations
 
@@ -46,6 +46,7 @@ _MODELOPT = {
     "W4A8_AWQ": "int4",
     "W8A8_SQ_PER_CHANNEL": "int8",
 }
+_CACHES = {"FP8": "fp8", "NVFP4": "nvfp4"}
 _REPEATED = re.compile(r"[*+?{]")
 _REPEATED_GROUP = re.compile(r"\)[*+?{]")
 _MOST_REPEATED = 4
@@ -97,13 +98,22 @@ def stored(config: Mapping[str, Any], model: ModelShape) -> Stored | None:
 
 
 def chosen_precision(
-    config: Mapping[str, Any], model: ModelShape, weights: str | None, kv: str, experts: str | None
+    config: Mapping[str, Any], model: ModelShape, weights: str | None, kv: str | None, experts: str | None
 ) -> Precision:
-    """`weights` None: as the file says, else bf16. Raises ShapeError for an unknown name."""
+    """`weights`, `kv` None: as the file says, else bf16. Raises ShapeError for an unknown name."""
     if weights is None:
         found = stored(config, model) or Stored(UNQUANTISED, None, {})
         weights, experts = found.weights, experts or found.experts
-    return precision(weights, kv, experts)
+    return precision(weights, kv or stored_kv(config) or UNQUANTISED, experts)
+
+
+def stored_kv(config: Mapping[str, Any]) -> str | None:
+    """The format of the cache that the file has scales for; None: it says nothing of it, or nothing known here."""
+    section = quantised(config)
+    scheme = section.get("kv_cache_scheme")
+    if isinstance(scheme, Mapping) and scheme.get("type") == "float" and scheme.get("num_bits") == 8:
+        return "fp8"
+    return _CACHES.get(str(section.get("kv_cache_quant_algo")))
 
 
 def _schemes(section: Config, model: ModelShape) -> list[tuple[list[str], str]]:

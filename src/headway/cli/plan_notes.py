@@ -21,7 +21,7 @@ _FORMATS = {"weights", "formats"}
 
 def note(name: str, model: ModelShape, config: Mapping[str, Any], precisions: Sequence[Precision]) -> None:
     """Keeps what there is to say about the MODEL of the command that runs; nothing about others beside it."""
-    from headway.planner.notes import in_formats, shipped, too_long
+    from headway.planner.notes import cache_as_stored, in_formats, shipped, too_long
 
     context = click.get_current_context(silent=True)
     if context is None or context.params.get("model") != name:
@@ -31,6 +31,8 @@ def note(name: str, model: ModelShape, config: Mapping[str, Any], precisions: Se
         said += in_formats(model, precisions)
         if not _FORMATS & given_options():
             said += shipped(config, model, precisions[0])
+        if "kv" not in given_options():
+            said += cache_as_stored(config)
     _keep(context, said)
 
 

@@ -115,7 +115,7 @@ _MODEL = (
     MODEL,
     option("--weights", help=f"Number format of the weights, as fp8 or mxfp4.  {AS_STORED}"),
     option("--experts", help=AS_WEIGHTS),
-    option("--kv", default="bf16", help="Number format of the cache."),
+    option("--kv", help=f"Number format of the cache.  {AS_STORED}"),
     CATALOG,
     JSON,
 )
@@ -132,7 +132,7 @@ _SEARCH = (
     option("--system", "systems", multiple=True, default=["hgx-h100"], help="Chips and links: one name or several."),
     option("--weights", "formats", multiple=True, help=f"Number formats: one or several.  {AS_STORED}"),
     option("--experts", help=AS_WEIGHTS),
-    option("--kv", default="bf16", help="Number format of the cache."),
+    option("--kv", help=f"Number format of the cache.  {AS_STORED}"),
     option(
         "--engine", default="vllm", help="Its fits are used if every chip has one: vllm, sglang, trtllm; none: floors."
     ),
@@ -181,7 +181,11 @@ def one_line() -> Iterator[None]:
 
 
 def look_up(
-    model: str, overlays: tuple[Path, ...], weights: str | None = None, experts: str | None = None, kv: str = "bf16"
+    model: str,
+    overlays: tuple[Path, ...],
+    weights: str | None = None,
+    experts: str | None = None,
+    kv: str | None = None,
 ) -> tuple[Catalog, ModelShape, Precision]:
     """Raises CatalogError or ShapeError."""
     from headway.arithmetic.hf_config import shape_from_config
@@ -232,8 +236,7 @@ def _fit(catalog: Catalog, chip: str, engine: str) -> Calibration | None:
         if "engine" in given_options():
             raise CatalogError(f"--engine {engine}: {chip} has a fit of its own; --engine {NO_ENGINE} leaves it out")
         return calibration(catalog.calibration(chip, engine))
-    found = nearest(catalog.calibrations, chip, engine)
-    if found is None:
+    if (found := nearest(catalog.calibrations, chip, engine)) is None:
         return None
     name, figures = found
     measured = name.startswith(f"{chip}/")
@@ -265,7 +268,7 @@ def search_space(
     systems: tuple[str, ...],
     formats: tuple[str, ...],
     experts: str | None,
-    kv: str,
+    kv: str | None,
     engine: str,
     prompt: int | None,
     cached: int | None,

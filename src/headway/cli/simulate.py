@@ -55,7 +55,7 @@ RATE = Number(1e-6, 1e9)
 @replica_options
 @click.option("--weights", help="Number format of the weights.  [default: as the model's file says, else bf16]")
 @click.option("--experts", help="Number format of the routed experts.  [default: as --weights]")
-@click.option("--kv", default="bf16", show_default=True, help="Number format of the cache.")
+@click.option("--kv", help="Number format of the cache.  [default: as the model's file says, else bf16]")
 @click.option("--calibrated", metavar="ENGINE", help="Step times as fitted to this engine.  [default: the floor]")
 @click.option(
     "--host-gap", type=Seconds(least_s=0, most_s=10), help="Between two steps, as 1ms.  [default: 0.2ms on the floor]"

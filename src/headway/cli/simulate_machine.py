@@ -41,13 +41,15 @@ def described_models(options: Mapping[str, Any], setup: Setup) -> Mapping[str, A
 
 def _assumed(options: Mapping[str, Any], setup: Setup) -> Iterator[str]:
     """As `headway plan` says it."""
-    from headway.planner.notes import in_formats, shipped, too_long
+    from headway.planner.notes import cache_as_stored, in_formats, shipped, too_long
 
     name = options["model"]
     yield from too_long(name, setup.model, setup.max_context or 0)
     yield from in_formats(setup.model, [setup.precision])
     if "machine" not in options and "weights" not in options["given"]:
         yield from (f"{name}: {text}" for text in shipped(config_of(options), setup.model, setup.precision))
+    if "machine" not in options and "kv" not in options["given"]:
+        yield from cache_as_stored(config_of(options))
     yield from fit_error(options, setup)
 
 

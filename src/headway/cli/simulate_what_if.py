@@ -130,7 +130,7 @@ def _machines(options: Options, checks_room: bool = False) -> Machines:
     from headway.simulator.what_if import Machines
 
     setup = setup_of(options)
-    model = f"{options['model']} (weights {options['weights']}, cache {options['kv']})"
+    model = f"{options['model']} (weights {setup.precision.named}, cache {setup.precision.kv.name})"
     steps = "; ".join((cost_model(options, setup), *fit_error(options, setup)))
     return Machines(
         step_time=lambda config: _step_time(options, config, checks_room),

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from headway.arithmetic.formats import Precision
-from headway.arithmetic.hf_quantization import chosen_precision, quantised, stored
+from headway.arithmetic.hf_quantization import chosen_precision, quantised, stored, stored_kv
 from headway.arithmetic.shape import ModelShape
 
 
@@ -25,6 +25,12 @@ def shipped(config: Mapping[str, Any], model: ModelShape, counted: Precision) ->
         yield f"{said}): they are counted as it says, in {counted.named}; {_OTHERS}"
     else:
         yield f"{said}); they are counted in {counted.named} all the same: {_OTHERS}"
+
+
+def cache_as_stored(config: Mapping[str, Any]) -> Iterator[str]:
+    """By default, since nobody named a format of the cache."""
+    if (kv := stored_kv(config)) is not None:
+        yield f"the cache is counted in {kv}, as the model's file says; --kv says another"
 
 
 _OTHERS = "--weights and --experts say another"
