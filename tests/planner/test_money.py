@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 
 import pytest
+from click.testing import CliRunner
 
 from headway.arithmetic.formats import precision
 from headway.arithmetic.shape import ShapeError
+from headway.cli.plan import plan
 from headway.planner.demand import Demand, fleet_report
 from headway.planner.fast_mode import fast_mode_report
 from headway.planner.implied import implied_report
@@ -236,3 +239,23 @@ def test_a_life_of_serving() -> None:
     assert balanced.serving_over_training_chip_time == pytest.approx(1)
     with pytest.raises(ShapeError, match="serving mfu"):
         lifetime_report("", model("deepseek-v3"), 15e12, 50e6, 60, 4.0, 0.4, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("question", "rests_on_rent"),
+    [
+        ("roofline llama-3.1-8b", False),
+        ("memory llama-3.1-8b", False),
+        ("price llama-3.1-8b", True),
+        ("price llama-3.1-8b --usd-per-chip-hour 2", False),
+        ("receipt llama-3.1-8b", True),
+        ("receipt llama-3.1-8b --usd-per-chip-hour 2", False),
+        ("fleet llama-3.1-8b", True),
+        ("fleet llama-3.1-8b --usd-per-chip-hour 2", False),
+        ("best llama-3.1-8b --slo 40", True),
+    ],
+)
+def test_a_rumoured_rent_is_said_where_dollars_rest_on_it(question: str, rests_on_rent: bool) -> None:
+    answer = CliRunner().invoke(plan, [*question.split(), "--system", "hgx-b300", "--json"])
+    assert answer.exit_code == 0, answer.output
+    assert any("rent_usd_per_hour" in line for line in json.loads(answer.output)["uncertain"]) == rests_on_rent

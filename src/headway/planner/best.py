@@ -14,7 +14,7 @@ from headway.planner.basis import assumptions, formulas
 from headway.planner.left_out import LeftOut, left_out
 from headway.planner.lengths import Lengths, asked_tokens, rate_that_counts
 from headway.planner.sweep import MAX_CHIPS, Configuration, common_fits, deployments, sweeps
-from headway.planner.uncertain import uncertain_of_several
+from headway.planner.uncertain import RENT, uncertain_of_several
 from headway.roofline import Calibration
 
 ORDER = (
@@ -131,7 +131,7 @@ def best_report(
         dropped,
         formulas(load, bool(fits)),
         (*assumptions(load, fits), ORDER),
-        uncertain_of_several(systems),
+        uncertain_of_several(systems, *RENT),
     )
 
 

@@ -9,7 +9,7 @@ from headway.arithmetic.shape import ShapeError
 from headway.planner.deployment import Deployment
 from headway.planner.fleet import SECONDS_PER_DAY, transceiver_w
 from headway.planner.price import Workload
-from headway.planner.uncertain import uncertain_figures
+from headway.planner.uncertain import rent_of, uncertain_figures
 
 FORMULAS = (
     "requests/s at the peak = users x requests a day / 86,400 x peak over mean",
@@ -104,7 +104,7 @@ def fleet_report(
         demand.utilisation * SECONDS_PER_DAY / request,
         hourly,
         tuple(_year(where, work, demand, request, hourly, year) for year in range(demand.years + 1)),
-        uncertain_figures(where.system),
+        uncertain_figures(where.system, *rent_of(where.system.chip, hourly)),
         (*ASSUMPTIONS, *where.assumed(of_many=True)),
     )
 

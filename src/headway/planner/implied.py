@@ -10,7 +10,7 @@ from headway.arithmetic.shape import ShapeError
 from headway.catalog import Chip, Price, System, Tier
 from headway.catalog.reach import Reach, reaches, uncertain_tiers
 from headway.planner.economics import implied_kv_bytes_per_token
-from headway.planner.uncertain import HOST, uncertain_figures
+from headway.planner.uncertain import HOST, rent_of, uncertain_figures
 from headway.roofline import rate_flops_per_s
 
 TTL_S = 300.0
@@ -125,7 +125,7 @@ def implied_report(
         tuple(found),
         tuple(hints),
         f"{price.source}, {price.date}",
-        uncertain_figures(system, *HOST) + uncertain_tiers(tiers),
+        uncertain_figures(system, *HOST, *rent_of(chip, usd_per_chip_hour)) + uncertain_tiers(tiers),
     )
 
 

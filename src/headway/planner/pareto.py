@@ -15,7 +15,7 @@ from headway.planner.basis import assumptions, formulas
 from headway.planner.left_out import LeftOut, left_out
 from headway.planner.lengths import Lengths, asked_tokens, rate_that_counts
 from headway.planner.sweep import MAX_CHIPS, Configuration, Sweep, common_fits, deployments, sweeps
-from headway.planner.uncertain import uncertain_of_several
+from headway.planner.uncertain import RENT, uncertain_of_several
 from headway.roofline import Calibration
 
 STAIRCASE = "a point is on the frontier if no other is at least as good in both and better in one"
@@ -83,7 +83,7 @@ def pareto_report(
         dropped,
         formulas(load, bool(fits)),
         (*assumptions(load, fits), STAIRCASE),
-        uncertain_of_several(systems),
+        uncertain_of_several(systems, *RENT),
     )
 
 

@@ -12,7 +12,7 @@ from headway.arithmetic.step_shape import prefill
 from headway.catalog import Tier
 from headway.catalog.reach import Reach, reaches, uncertain_tiers
 from headway.planner.deployment import Deployment
-from headway.planner.uncertain import HOST, uncertain_figures
+from headway.planner.uncertain import HOST, rent_of, uncertain_figures
 
 FORMULAS = (
     "recompute = the prompt's floor / mfu, or by the fit if there is one",
@@ -97,7 +97,7 @@ def prefix_report(
         cost,
         _best([choice for choice, reach in zip(choices, known, strict=True) if not reach.own]),
         choices,
-        uncertain_figures(where.system, *HOST) + uncertain_tiers(tiers),
+        uncertain_figures(where.system, *HOST, *rent_of(where.system.chip, usd_per_chip_hour)) + uncertain_tiers(tiers),
     )
 
 

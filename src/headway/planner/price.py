@@ -9,7 +9,7 @@ from headway.catalog import Chip, Price
 from headway.planner.deployment import Deployment
 from headway.planner.economics import usd_per_mtok
 from headway.planner.lengths import Lengths
-from headway.planner.uncertain import uncertain_figures
+from headway.planner.uncertain import rent_of, uncertain_figures
 
 HOURS_PER_DAY = 24.0
 FORMULAS = (
@@ -156,8 +156,9 @@ def price_report(where: Deployment, work: Workload, owner: Owner, rates: Rates |
 
 
 def _bought(chip: Chip, owner: Owner) -> tuple[str, ...]:
-    """The catalog's price, if that is what the chip was bought at."""
-    return ("price_usd",) if owner.purchase_usd is not None and owner.purchase_usd == chip.price_usd else ()
+    """The catalog's price and rent, if they are what the chip costs."""
+    price = ("price_usd",) if owner.purchase_usd is not None and owner.purchase_usd == chip.price_usd else ()
+    return (*price, *rent_of(chip, owner.usd_per_chip_hour))
 
 
 def payback_days(

@@ -10,7 +10,7 @@ from headway.planner.deployment import Deployment
 from headway.planner.price import Workload
 from headway.planner.prompts import PromptCost
 from headway.planner.receipt import energy_receipt
-from headway.planner.uncertain import uncertain_figures
+from headway.planner.uncertain import rent_of, uncertain_figures
 
 ASSUMPTIONS = (
     "the prompt is computed in a step of its own, then `batch` sequences as long as this one decode together",
@@ -100,7 +100,7 @@ def request_receipt(
         _cost(where, work, at_floor, floor_s, overhead, usd_per_kwh, hourly),
         calibrated,
         where.fitted.median_error if where.fitted else None,
-        uncertain_figures(where.system),
+        uncertain_figures(where.system, *rent_of(where.system.chip, hourly)),
     )
 
 
