@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from headway.arithmetic.cache import kv_bytes
@@ -288,6 +288,7 @@ def test_sides_that_do_not_fit() -> None:
     st.integers(2, 2000),
     st.floats(0.3, 1),
 )
+@example("llama-3.1-8b", {"tensor": 2, "pipeline": 2, "data": 2}, 1, 23, 1.0)
 @settings(max_examples=30, deadline=None)
 def test_turns_are_the_worst_for_one_pool_and_mixing_the_best(
     name: str, cut: dict[str, int], prompt: int, output: int, mfu: float

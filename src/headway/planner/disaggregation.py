@@ -128,17 +128,24 @@ def _point(prefills: Deployment, decodes: Deployment, work: Workload, speed: flo
     def in_turns_s(batch: Ints) -> FloatArray:
         return np.asarray(alone_s(batch) + batch / (work.output - 1) * prompt.each_s)
 
-    def rate(step_s: StepSeconds, batch: int | None) -> float | None:
+    def rate(step_s: StepSeconds, batch: int) -> float:
         """Tokens/s of each chip that decodes, those that prompts draw counted."""
-        each = work.output / (work.output - 1) / chips
-        return None if batch is None else batch / float(step_s(np.array([batch]))[0]) * each
+        return batch / float(step_s(np.array([batch]))[0]) * work.output / (work.output - 1) / chips
 
-    split = _largest(alone_s, speed, most)
-    ratio, split_rate = None, rate(alone_s, split)
+    def most_made(step_s: StepSeconds) -> tuple[int | None, float | None]:
+        """(batch, its rate). One that leaves groups of sequences uneven may make less than the next that does not."""
+        largest = _largest(step_s, speed, most)
+        if largest is None:
+            return None, None
+        even = largest - largest % (decodes.cut.data * decodes.cut.pipeline) or largest
+        batch = max(largest, even, key=lambda b: rate(step_s, b))
+        return batch, rate(step_s, batch)
+
+    ratio, (split, split_rate) = None, most_made(alone_s)
     if split_rate is not None:
         ratio = prefills.prefill_chip_s(work.prompt, work.cached) * split_rate / work.output
         split_rate /= 1 + ratio
-    mixed, in_turns = (rate(step_s, _largest(step_s, speed, most)) for step_s in (mixed_s, in_turns_s))
+    mixed, in_turns = (most_made(step_s)[1] for step_s in (mixed_s, in_turns_s))
     return SplitPoint(
         speed,
         split,
