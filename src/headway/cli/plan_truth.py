@@ -15,6 +15,7 @@ from headway.cli.plan_options import CATALOG, JSON, one_line, option
 from headway.cli.quantities import NamedPath
 
 if TYPE_CHECKING:
+    from headway.catalog import Catalog
     from headway.planner.truth.evidence import Evidence
     from headway.planner.truth.held_out import HeldOut
     from headway.planner.truth.readers import DataFile
@@ -39,8 +40,9 @@ def fit_question(paths: tuple[Path, ...], out: Path | None, overlays: tuple[Path
     from headway.planner.truth.ship import as_csv, shipped
 
     with one_line():
-        files, evidence, held = _held_out(paths, overlays)
-        found = shipped(evidence, held, load_catalog(overlays))
+        catalog = load_catalog(overlays)
+        files, evidence, held = _held_out(paths, catalog)
+        found = shipped(evidence, held, catalog)
         date = datetime.now(UTC).strftime("%Y-%m")
         if out is not None:
             _write(out, as_csv(found, files, date))
@@ -87,7 +89,7 @@ def _validated(paths: tuple[Path, ...], others: tuple[Path, ...], overlays: tupl
     if not paths:
         asked = unseen(judges, (), catalog)
         return with_unseen(ValidationReport(), judges, asked, by_catalog(asked, catalog))
-    files, known, held = _held_out(paths, overlays)
+    files, known, held = _held_out(paths, catalog)
     report = validation_report(files, known, held)
     if not judges:
         return report
@@ -95,13 +97,11 @@ def _validated(paths: tuple[Path, ...], others: tuple[Path, ...], overlays: tupl
     return with_unseen(report, judges, asked, by_fit(asked, known, held))
 
 
-def _held_out(paths: tuple[Path, ...], overlays: tuple[Path, ...]) -> tuple[tuple[DataFile, ...], Evidence, HeldOut]:
-    from headway.catalog import load_catalog
+def _held_out(paths: tuple[Path, ...], catalog: Catalog) -> tuple[tuple[DataFile, ...], Evidence, HeldOut]:
     from headway.planner.truth.evidence import evidence
     from headway.planner.truth.held_out import held_out
     from headway.planner.truth.readers import read_all
 
-    catalog = load_catalog(overlays)
     files = read_all(paths, catalog)
     known = evidence(files, catalog)
     return files, known, held_out(known)
